@@ -1,0 +1,99 @@
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+namespace octavo {
+namespace {
+
+Error system_error(const std::string& path, const char* what) {
+  const int code = errno;
+  return Error(path + ": " + what + ": " + std::strerror(code), code == ENOENT ? ErrorKind::not_found : ErrorKind::invalid);
+}
+
+struct Descriptor {
+  int fd = -1;
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+
+}  // namespace
+
+Result<MappedFile> MappedFile::open(const std::string& path) {
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (file.fd < 0) return system_error(path, "cannot open");
+  struct stat facts {};
+  if (::fstat(file.fd, &facts) != 0) return system_error(path, "cannot stat");
+  if (!S_ISREG(facts.st_mode)) return Error(path + ": not a regular file");
+  const auto size = static_cast<std::size_t>(facts.st_size);
+  if (size == 0) return MappedFile(path, nullptr, 0);
+  void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd, 0);
+  if (data == MAP_FAILED) return system_error(path, "cannot map into memory");
+  return MappedFile(path, static_cast<const std::byte*>(data), size);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+void MappedFile::release(std::span<const std::byte> part) const {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const std::uintptr_t begin = (reinterpret_cast<std::uintptr_t>(part.data()) + page - 1) / page * page;
+  const std::uintptr_t end = reinterpret_cast<std::uintptr_t>(part.data() + part.size()) / page * page;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+bool file_exists(const std::string& path) {
+  struct stat facts {};
+  return ::stat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode);
+}
+
+bool directory_exists(const std::string& path) {
+  struct stat facts {};
+  return ::stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
+}
+
+Result<std::string> read_file(const std::string& path) {
+  OCTAVO_TRY(const MappedFile file, MappedFile::open(path));
+  return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+}
+
+Status write_file(const std::string& path, std::string_view content) {
+  const std::string temporary = path + ".partial";
+  {
+    const Descriptor file{::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
+    if (file.fd < 0) return system_error(temporary, "cannot write");
+    while (!content.empty()) {
+      const ssize_t written = ::write(file.fd, content.data(), content.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) {
+        const Error failure = system_error(temporary, "cannot write");
+        ::unlink(temporary.c_str());
+        return failure;
+      }
+      content.remove_prefix(static_cast<std::size_t>(written));
+    }
+  }
+  if (::rename(temporary.c_str(), path.c_str()) != 0) return system_error(path, "cannot rename into place");
+  return {};
+}
+
+}  // namespace octavo
