@@ -1,0 +1,109 @@
+// Binder: the visitor that joins a model's weights to names. A model lists each weight once in `visit(Binder&)`; the same
+// walk loads a checkpoint, fills dummies, or writes scales back.
+//
+// Names are those of Hugging Face's checkpoints, without ".weight". A binder that reads another container translates them
+// (NameMap, given by the family). Tensor parallel: each request says how it is cut; the binder of rank r hands out its share.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/quantization.h"
+#include "checkpoint/scales.h"
+#include "tensor/device.h"
+#include "tensor/weight.h"
+
+namespace octavo {
+
+// How ranks share a matrix [out, in].
+enum class Cut : std::uint8_t {
+  none,     // every rank holds all of it
+  rows,     // of `out`, in units (one head, say); fewer units than ranks: neighbouring ranks hold the same unit
+  columns,  // of `in`; the product is a partial sum
+};
+
+struct PartRequest {
+  std::string name;       // "model.layers.0.self_attn.q_proj"
+  std::int64_t out = 0;   // rows of the whole matrix
+  Cut cut = Cut::none;
+  std::int64_t unit = 1;  // rows (or columns) that stay together
+};
+
+class Binder {
+ public:
+  virtual ~Binder() = default;
+
+  // A stack of linear weights over the same input, W [sum(out), in]. Errors name tensor, expected and found shape.
+  virtual Status weight(Weight& target, std::span<const PartRequest> parts, std::int64_t in) = 0;
+
+  // A vector [n] (norms, biases, sinks), kept as f32. `name` is full ("model.norm.weight"). cut: none or rows.
+  virtual Status vector(Tensor& target, const std::string& name, std::int64_t n, Cut cut = Cut::none, std::int64_t unit = 1) = 0;
+
+  // Whether the checkpoint has this tensor (full name), for weights that may be absent (biases, a tied head).
+  virtual bool has(const std::string& name) const = 0;
+
+  // The KV scales of one attention; all fields empty when the checkpoint has none. Already cut to this rank's heads.
+  virtual Result<StoredScales> kv_scales(const std::string& prefix, int q_heads, int kv_heads) = 0;
+};
+
+struct RankOf {
+  int rank = 0;
+  int size = 1;
+};
+
+// How a container spells the names and orders the rows of one family.
+struct NameMap {
+  // Hugging Face's full name -> the container's, empty when the container never has it. Null: equal names.
+  std::function<std::string(const std::string& name)> file_name;
+  // Rows of one head if the container stores this weight's rotary rows as adjacent pairs (2i = row i, 2i + 1 = row i + D/2):
+  // they are put back into half-split order at load. 0: natural order.
+  std::function<int(const std::string& name)> paired_rows;
+  // Tensors that a loader may leave unread without a word (vision towers, rotary buffers). By the container's name.
+  std::function<bool(const std::string& name)> ignorable;
+};
+
+// Loads from a checkpoint. Weights stay as stored: mapped memory is adopted by the device; rows that must move are copied.
+class CheckpointBinder final : public Binder {
+ public:
+  CheckpointBinder(const Checkpoint& checkpoint, const Quantization& quantization, NameMap names, Device& device, RankOf rank);
+  ~CheckpointBinder() override;
+
+  Status weight(Weight& target, std::span<const PartRequest> parts, std::int64_t in) override;
+  Status vector(Tensor& target, const std::string& name, std::int64_t n, Cut cut, std::int64_t unit) override;
+  bool has(const std::string& name) const override;
+  Result<StoredScales> kv_scales(const std::string& prefix, int q_heads, int kv_heads) override;
+
+  // After the walk: a scale tensor that no request used is an error; other unread tensors are reported in one line.
+  Status finish() const;
+  // Everything the device holds for the weights; the model's tensors look into it.
+  std::vector<Buffer> take_buffers();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Fills weights with numbers from a fixed seed (uniform in +-0.035, norms 1) in bf16: `--load-format dummy`.
+class DummyBinder final : public Binder {
+ public:
+  DummyBinder(Device& device, RankOf rank, std::uint64_t seed);
+  ~DummyBinder() override;
+
+  Status weight(Weight& target, std::span<const PartRequest> parts, std::int64_t in) override;
+  Status vector(Tensor& target, const std::string& name, std::int64_t n, Cut cut, std::int64_t unit) override;
+  bool has(const std::string& name) const override;
+  Result<StoredScales> kv_scales(const std::string& prefix, int q_heads, int kv_heads) override;
+  std::vector<Buffer> take_buffers();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace octavo

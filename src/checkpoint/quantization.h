@@ -1,0 +1,25 @@
+// What config.json's quantization_config says of the weights: which scheme, and what octavo makes of it.
+// Sources: compressed-tensors and the block FP8 form of Qwen and DeepSeek; models.md section 10.
+#pragma once
+
+#include <string>
+
+#include "base/json.h"
+#include "base/result.h"
+
+namespace octavo {
+
+enum class WeightScheme { none, fp8_tensor, fp8_channel, fp8_block, mixed };
+
+struct Quantization {
+  WeightScheme scheme = WeightScheme::none;
+  int block_rows = 0;  // fp8_block
+  int block_cols = 0;
+  bool kv_scheme = false;       // the checkpoint says that it carries KV scales
+  std::string description;       // "compressed-tensors float-quantized, weights per channel, inputs per token"
+};
+
+// A scheme that octavo does not support is refused by name ("quantization awq is not supported; ...").
+Result<Quantization> read_quantization(const Json& config);
+
+}  // namespace octavo

@@ -1,0 +1,76 @@
+// KvLedger: which page belongs to whom, how often it is shared, what may be evicted. Host bookkeeping; knows no device.
+//
+// Each group has its own pool of pages. A page is free (nothing worth keeping), cached (nobody holds it, but the prefix
+// index knows its content; evicted least recently used first), or held by one or more sequences. Page 0 is the sink and
+// is never given out. Touched by the engine's thread alone. All calls are O(pages touched).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "kv/group.h"
+#include "kv/prefix.h"
+
+namespace octavo {
+
+using SequenceId = std::int32_t;
+constexpr std::int32_t kSinkPage = 0;
+
+struct PoolSpec {
+  Lifetime lifetime = Lifetime::full;
+  int window = 0;
+  std::int32_t num_pages = 0;  // the sink included
+};
+
+struct PoolUse {
+  std::int32_t total = 0;   // pages that can hold tokens (without the sink)
+  std::int32_t held = 0;
+  std::int32_t cached = 0;  // reusable content, evictable
+  std::int32_t free = 0;
+};
+
+class KvLedger {
+ public:
+  KvLedger(int page_size, std::vector<PoolSpec> pools, bool prefix_caching);
+  ~KvLedger();
+
+  int page_size() const;
+  int num_pools() const;
+  PoolUse use(int pool) const;
+
+  SequenceId open();
+  // Gives all pages back; published ones stay cached. The id is dead afterwards.
+  void close(SequenceId sequence);
+
+  // For a sequence without pages: takes over the longest cached prefix of this chain, at most max_tokens. In window pools
+  // only the pages that the window still needs must be cached. Returns the tokens taken over, a multiple of page_size.
+  int reuse(SequenceId sequence, std::span<const PageHash> chain, int max_tokens);
+
+  // Whether `tokens` more tokens would fit now, evicting cached pages if need be; then makes room for them, or changes
+  // nothing and says false. Tokens [length, length + tokens) may be written afterwards.
+  bool can_extend(SequenceId sequence, int tokens) const;
+  bool extend(SequenceId sequence, int tokens);
+
+  // The first `length` tokens have been computed. Full pages are published under the names of `chain` (may be shorter: the
+  // rest stays private); pages that no later query can see leave their window pools.
+  void commit(SequenceId sequence, int length, std::span<const PageHash> chain);
+
+  int reserved_tokens(SequenceId sequence) const;  // room made so far
+  // Page table of a sequence: entry i holds tokens [i * page_size, ...); pages that left a window read kSinkPage.
+  std::span<const std::int32_t> pages(SequenceId sequence, int pool) const;
+
+  // Forgets all cached content that nobody holds; held pages lose their names too.
+  void reset_prefix_cache();
+
+  // Aborts the process if any invariant is broken (tests): every page is in exactly one state, counts match holders,
+  // the index names only live content, no page is in two private tables.
+  void check_invariants() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace octavo

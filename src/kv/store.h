@@ -1,0 +1,52 @@
+// KvStore: the bytes of the cache on one rank: pages, scales and counters of every layer. Hands out views.
+// The pool is zeroed once, so that unwritten bytes are never NaN.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kv/group.h"
+#include "kv/scales.h"
+#include "kv/view.h"
+#include "tensor/device.h"
+
+namespace octavo {
+
+struct StoreSpec {
+  std::vector<CacheGroup> groups;
+  std::vector<std::int32_t> num_pages;  // per group, the sink included
+  std::vector<KvScales> scales;         // per model layer; layers without a cache are ignored
+  int page_size = 64;
+};
+
+class KvStore {
+ public:
+  static Result<std::unique_ptr<KvStore>> create(Device& device, StoreSpec spec);
+
+  // View of one layer with this step's page table: device memory, i32 [num_seqs, max_pages].
+  KvView view(int layer, const Tensor& page_table) const;
+
+  const StoreSpec& spec() const { return spec_; }
+  int group_of(int layer) const;  // -1: the layer has no cache
+  KvCounters counters(int layer) const;  // a copy, read from the device
+  std::size_t bytes() const { return bytes_; }
+
+  // Everything that decides a page's bytes besides its tokens: formats, scales, transform, page size.
+  std::string identity() const;
+
+ private:
+  KvStore(Device& device, StoreSpec spec) : device_(device), spec_(std::move(spec)) {}
+  struct Layer {
+    int group = -1;
+    KvView view;  // without a page table
+  };
+  Device& device_;
+  StoreSpec spec_;
+  std::vector<Layer> layers_;  // by model layer
+  std::vector<Buffer> buffers_;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace octavo

@@ -1,0 +1,55 @@
+// Device: where numbers lie and in which order work happens. A contract; each wing implements it.
+//
+// Work given to a device happens in order. The host may read device memory only after synchronize(); on the CPU wing
+// device memory is host memory and every call has finished when it returns.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+#include "tensor/tensor.h"
+
+namespace octavo {
+
+// A piece of work that was recorded and can be replayed on the same memory. On CUDA a graph, on the CPU a kept closure.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  virtual void replay() = 0;
+};
+
+struct MemoryInfo {
+  std::size_t total_bytes = 0;
+  std::size_t available_bytes = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual std::string describe() const = 0;  // "2 threads, avx512" / the card's name
+  virtual MemoryInfo memory() const = 0;
+
+  // Uninitialised memory, aligned to at least 64 bytes. `purpose` is for the message and the account:
+  // "cannot allocate 3.0 GiB for the KV cache: 1.2 GiB available".
+  virtual Result<Buffer> allocate(std::size_t bytes, const std::string& purpose) = 0;
+  virtual void fill_zero(std::byte* data, std::size_t bytes) = 0;
+
+  // Makes host bytes readable by this device. A wing whose memory is the host's returns a view that keeps `owner` alive and
+  // copies nothing; another copies. `bytes` need not be aligned.
+  virtual Result<Buffer> adopt(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
+                               const std::string& purpose) = 0;
+
+  virtual void upload(std::byte* to, std::span<const std::byte> from) = 0;
+  virtual void download(std::span<std::byte> to, const std::byte* from) = 0;  // complete when it returns
+  virtual void synchronize() = 0;
+
+  // Runs `work` once and keeps it. `work` must read its inputs from device memory at fixed addresses.
+  virtual Result<std::unique_ptr<Recording>> record(std::function<void()> work) = 0;
+};
+
+}  // namespace octavo
