@@ -1,0 +1,31 @@
+// The processor's wing: the embedded default and the oracle of the tests.
+//
+// `plain` is written for reading and sums in double where it matters; the other paths use vector instructions and are chosen
+// at run time by what the processor has. Every path computes each output element in an order that depends on its own inputs
+// only, with `deterministic`: alone or in a batch, whole or in chunks, the bits are the same.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "base/result.h"
+#include "ops/backend.h"
+
+namespace octavo::cpu {
+
+enum class Isa { plain, avx2, avx512, amx };
+
+Isa best_isa();  // what this processor and operating system have
+std::string_view name_of(Isa isa);
+Result<Isa> parse_isa(std::string_view name);
+
+struct Config {
+  int num_threads = 0;  // 0: the CPUs this process may run on
+  Isa isa = Isa::plain;
+  bool deterministic = false;
+};
+
+// Refuses an isa that the processor lacks.
+Result<std::unique_ptr<Backend>> make_backend(const Config& config);
+
+}  // namespace octavo::cpu

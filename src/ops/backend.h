@@ -1,0 +1,30 @@
+// Backend: one rank's device, arithmetic and collectives. Made by `app`, used by the engine, which never knows which it is.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "ops/comm.h"
+#include "ops/ops.h"
+#include "tensor/device.h"
+
+namespace octavo {
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual Device& device() = 0;
+  virtual Ops& ops() = 0;
+  virtual Comm& comm() = 0;
+
+  // Whether every layer of this shape can be served; the sentence names what cannot, and what could.
+  virtual Status supports(const AttentionShape& shape) const = 0;
+  // Whether activations of this dtype (bf16, f32) can be computed.
+  virtual Status supports_compute(DType compute) const = 0;
+};
+
+using BackendFactory = std::function<Result<std::unique_ptr<Backend>>(int rank)>;
+
+}  // namespace octavo

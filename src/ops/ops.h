@@ -1,0 +1,263 @@
+// Ops: all arithmetic octavo knows, as one contract. A wing implements it; models and engine call nothing else.
+//
+// Each verb takes one plain struct whose fields carry their shapes. "rows" dimensions may be strided, the last dimension is
+// contiguous unless said. Activations are in the compute dtype (bf16, or f32 under --dtype float32) unless a field says
+// otherwise; sums, softmax and norms are float32 inside. Verbs are asynchronous in device order and never fail: shapes are
+// checked (our own mistakes stop the process), the world was checked at start by Backend::supports().
+// Formulas: models.md of each family; sources are named at each struct where they are not obvious.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "kv/view.h"
+#include "ops/sampling.h"
+#include "tensor/tensor.h"
+#include "tensor/weight.h"
+
+namespace octavo {
+
+struct EmbedArgs {
+  Tensor ids;           // i32 [tokens], each in [0, vocab)
+  const Weight& table;  // [vocab, hidden], one part
+  float scale = 1.0f;
+  Tensor out;  // [tokens, hidden]
+};
+
+// y = x * rsqrt(mean(x^2) + eps), then (weight + weight_offset) * y. rounded_first: y is rounded to the compute dtype before
+// the product (llama, qwen3, deepseek), otherwise after it.
+struct NormRule {
+  Tensor weight;  // f32 [n]; empty: no weight
+  float eps = 1e-6f;
+  float weight_offset = 0.0f;
+  bool rounded_first = true;
+};
+struct RmsNormArgs {
+  Tensor x;  // [rows, n]
+  NormRule rule;
+  Tensor out;  // [rows, n]; may be x
+};
+// residual += x (rounded to the compute dtype), then out = norm(residual).
+struct AddRmsNormArgs {
+  Tensor x;         // [rows, n]
+  Tensor residual;  // [rows, n], updated
+  NormRule rule;
+  Tensor out;  // [rows, n]
+};
+
+// out = x W^T + bias. Weights of 8 and fewer bits are used at their exact values; inputs are not rounded on the CPU.
+struct LinearArgs {
+  Tensor x;  // [tokens, in]
+  const Weight& weight;
+  Tensor bias;  // f32 [out] or empty
+  Tensor out;   // [tokens, out], compute dtype or f32
+};
+
+// One matrix an expert: out[t k + j] = x[t or t k + j] W[ids[t, j]]^T + bias; with `weights`, the k results of a token are
+// weighted and summed: out[t] = sum_j weights[t, j] (...).
+struct GroupedLinearArgs {
+  Tensor x;  // [tokens, in], or [tokens * k, in]
+  std::span<const Weight> experts;
+  Tensor bias;     // f32 [experts, out] or empty
+  Tensor ids;      // i32 [tokens, k]
+  Tensor weights;  // f32 [tokens, k] or empty
+  Tensor out;      // [tokens * k, out], or [tokens, out] with weights
+};
+
+// Chooses k experts a token. sigmoid_groups: deepseek (choose by sigmoid + bias within the best groups, weigh by sigmoid);
+// softmax_all: softmax over all, then top k; softmax_chosen: top k, then softmax over them.
+enum class RouteKind : std::uint8_t { softmax_all, softmax_chosen, sigmoid_groups };
+struct RouteArgs {
+  Tensor logits;  // f32 [tokens, experts]
+  RouteKind kind = RouteKind::softmax_all;
+  Tensor choice_bias;  // f32 [experts], sigmoid_groups only, or empty
+  int num_groups = 1;
+  int top_groups = 1;
+  bool renormalise = true;
+  float scaling = 1.0f;
+  Tensor ids;      // i32 [tokens, k] out, best first
+  Tensor weights;  // f32 [tokens, k] out
+};
+
+// Angles are position * inv_freq[i] in float32; cos and sin are multiplied by factor. half-split: elements i and i + pairs of
+// the rotated part are a pair; interleaved: 2i and 2i + 1, written back de-interleaved (first members, then second).
+struct RopeRule {
+  Tensor inv_freq;  // f32 [pairs]; empty: no rotation
+  float factor = 1.0f;
+  bool interleaved = false;
+};
+struct RopeArgs {
+  Tensor x;  // [tokens, heads, width], width = 2 * pairs, rotated in place
+  Tensor positions;  // i32 [tokens]
+  RopeRule rule;
+};
+
+enum class Activation : std::uint8_t {
+  silu,            // up * g * sigmoid(g)
+  gelu_tanh,       // up * gelu(g), tanh approximation
+  sigmoid,         // up * sigmoid(g)
+  clamped_swish,   // g = min(g, limit), u = clamp(up, +-limit): (u + 1) * g * sigmoid(1.702 g)   (gpt-oss)
+};
+struct GatedActivationArgs {
+  Tensor gate;  // [tokens, n], any element stride
+  Tensor up;    // [tokens, n], any element stride
+  Activation kind = Activation::silu;
+  float limit = 0.0f;
+  Tensor out;  // [tokens, n]; may be up
+};
+
+// Queries in the form that this wing's attention reads; shapes from query_spec().
+struct Query {
+  Tensor values;  // [tokens, q_heads, width]
+  Tensor scale;   // f32 [tokens, q_heads] or empty
+};
+struct QuerySpec {
+  DType dtype = DType::f32;
+  int width_factor = 1;    // 2: high and low parts side by side
+  bool has_scale = false;
+};
+
+// From the projection to the cache, one verb: norm of q, k, v where the family has it, rope, transform of q and k, then K and V
+// divided by their scales, rounded with saturation and stored; q goes to `query`. Counters of the view are updated.
+// A latent format takes the latent as k and the rope key as v (already normed and roped, rule empty).
+struct KvWriteArgs {
+  Tensor q;  // [tokens, q_heads, width], rows strided
+  Tensor k;  // [tokens, kv_heads, width]; empty: this layer reads another's cache, only q is prepared
+  Tensor v;  // [tokens, kv_heads, v_width]
+  const NormRule* q_norm = nullptr;  // weights [width]
+  const NormRule* k_norm = nullptr;
+  const NormRule* v_norm = nullptr;
+  RopeRule rope;
+  Tensor positions;  // i32 [tokens]
+  Tensor slots;      // i32 [tokens]: page * page_size + place in the page
+  const KvView& kv;
+  Query query;
+};
+
+// The sequences of one step. Those that decode (one token) come first. Token rows of sequence s are
+// [query_start[s], query_start[s + 1]); its cache holds context[s] tokens, this step's included.
+struct BatchView {
+  std::int32_t num_seqs = 0;
+  std::int32_t num_decodes = 0;
+  std::int32_t num_tokens = 0;
+  std::int32_t max_query = 0;
+  std::int32_t max_context = 0;
+  Tensor query_start;  // i32 [num_seqs + 1]
+  Tensor context;      // i32 [num_seqs]
+  Tensor positions;    // i32 [num_tokens]
+};
+
+// Key j is visible to query i iff j <= i and (window == 0 or j > i - window). score = scale q.k, then soft_cap tanh(./soft_cap)
+// if soft_cap > 0. A sink is one more logit of its head, neither scaled nor masked, whose probability is thrown away.
+struct AttentionRule {
+  float scale = 1.0f;
+  std::int32_t window = 0;
+  float soft_cap = 0.0f;
+  Tensor sinks;  // f32 [q_heads] or empty
+};
+
+// The split of a step's attention over pages, made once a step and read by every layer of a group. The wing's own.
+class AttentionPlan {
+ public:
+  virtual ~AttentionPlan() = default;
+};
+struct AttentionShape {
+  KvFormat format;
+  std::int32_t q_heads = 0;
+  std::int32_t page_size = 0;
+  std::int32_t window = 0;
+  bool soft_cap = false;
+  bool sinks = false;
+};
+struct PlanAttentionArgs {
+  const BatchView& batch;
+  AttentionShape shape;  // of the group's first layer; other layers of the group may differ in element kinds
+  AttentionPlan& plan;
+};
+
+struct AttentionArgs {
+  Query query;
+  const KvView& kv;
+  const BatchView& batch;
+  const AttentionPlan& plan;
+  AttentionRule rule;
+  Tensor out;  // [tokens, q_heads, v_width]
+};
+
+// Causal depthwise convolution with silu over each sequence; `state` keeps the last taps - 1 inputs of a channel.
+// out[t, c] = silu(sum_j weight[c, j] x[t - taps + 1 + j, c]); qwen3_5, models.md 5.
+struct ConvUpdateArgs {
+  Tensor x;       // [tokens, channels]
+  Tensor weight;  // f32 [channels, taps]
+  Tensor state;   // f32 [records, channels, taps - 1], oldest first, updated
+  Tensor records; // i32 [num_seqs]: the record of each sequence
+  const BatchView& batch;  // a sequence whose context equals its query length starts from zeros
+  Tensor out;  // [tokens, channels]
+};
+// The gated delta rule: S = exp(g) S; d = beta (v - k S); S += k d^T; o = q S, with q and k L2-normed (eps 1e-6 inside the
+// root) and q scaled by key_width^-1/2; value head h reads key head h / (value_heads / key_heads). models.md 5.
+struct DeltaRuleArgs {
+  Tensor q;      // [tokens, key_heads, key_width]
+  Tensor k;      // [tokens, key_heads, key_width]
+  Tensor v;      // [tokens, value_heads, value_width]
+  Tensor decay;  // f32 [tokens, value_heads]: g
+  Tensor beta;   // f32 [tokens, value_heads]
+  Tensor state;  // f32 [records, value_heads, key_width, value_width], updated
+  Tensor records;  // i32 [num_seqs]
+  const BatchView& batch;
+  Tensor out;  // [tokens, value_heads, value_width]
+};
+
+struct GatherArgs {
+  Tensor x;      // [rows, n]
+  Tensor index;  // i32 [m], each in [0, rows)
+  Tensor out;    // [m, n]
+};
+struct AddArgs {
+  Tensor a, b;  // [rows, n]
+  Tensor out;   // [rows, n]; may be a
+};
+struct ScaleArgs {
+  Tensor x;  // [rows, n]
+  float factor = 1.0f;
+  float soft_cap = 0.0f;  // > 0: soft_cap * tanh(factor x / soft_cap)
+  Tensor out;             // [rows, n]; may be x
+};
+struct AbsmaxArgs {
+  Tensor x;    // [tokens, heads, width]
+  Tensor out;  // f32 [heads], updated to max(out, |x|) by head
+};
+
+class Ops {
+ public:
+  virtual ~Ops() = default;
+
+  virtual void embed(const EmbedArgs& args) = 0;
+  virtual void rms_norm(const RmsNormArgs& args) = 0;
+  virtual void add_rms_norm(const AddRmsNormArgs& args) = 0;
+  virtual void linear(const LinearArgs& args) = 0;
+  virtual void grouped_linear(const GroupedLinearArgs& args) = 0;
+  virtual void route(const RouteArgs& args) = 0;
+  virtual void rope(const RopeArgs& args) = 0;
+  virtual void gated_activation(const GatedActivationArgs& args) = 0;
+
+  virtual QuerySpec query_spec(const KvFormat& format) const = 0;
+  virtual void kv_write(const KvWriteArgs& args) = 0;
+  virtual std::unique_ptr<AttentionPlan> make_plan(int max_seqs, int max_tokens) = 0;
+  virtual void plan_attention(const PlanAttentionArgs& args) = 0;
+  virtual void attention(const AttentionArgs& args) = 0;
+
+  virtual void conv_update(const ConvUpdateArgs& args) = 0;
+  virtual void delta_rule(const DeltaRuleArgs& args) = 0;
+
+  virtual void gather(const GatherArgs& args) = 0;
+  virtual void add(const AddArgs& args) = 0;
+  virtual void scale(const ScaleArgs& args) = 0;
+  virtual void absmax(const AbsmaxArgs& args) = 0;
+
+  virtual void sample(const SampleArgs& args) = 0;
+  virtual void log_probs(const LogProbsArgs& args) = 0;
+};
+
+}  // namespace octavo
