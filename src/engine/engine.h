@@ -1,0 +1,100 @@
+// Engine: the surface for embedding. Load a model, submit requests from any thread, read tokens from their streams.
+//
+//   auto engine = Engine::create(config, factory);      // loads, measures, sizes the cache, prints what it chose
+//   auto stream = (*engine)->submit(request);           // or an Error: malformed, too long (both numbers), queue full
+//   while (auto event = (*stream)->next()) ...
+//
+// One thread of the engine's own runs plan -> run -> commit while there is work. Everything else is thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "checkpoint/checkpoint.h"
+#include "engine/request.h"
+#include "engine/token_stream.h"
+#include "kv/format.h"
+#include "kv/scales.h"
+#include "kv/view.h"
+#include "model/model.h"
+#include "ops/backend.h"
+
+namespace octavo {
+
+// Flags as given; "auto" stays auto here. Engine::create resolves it into EngineFacts and logs each choice with its reason.
+struct EngineConfig {
+  std::string model_path;
+  LoadFormat load_format = LoadFormat::automatic;
+  ConfigOverrides overrides;
+  std::optional<DType> compute;               // --dtype; auto: bf16
+  KvCacheChoice kv_cache;                     // --kv-cache-dtype, --kv-cache-transform
+  std::vector<std::string> skip_layers;       // --kv-cache-dtype-skip-layers
+  std::optional<std::int64_t> max_model_len;  // auto: the model's, or what fits
+  int page_size = 64;                         // --block-size
+  std::optional<std::int64_t> kv_cache_bytes; // --kv-cache-memory-bytes; auto: enough for max_num_seqs or what is there
+  int max_num_batched_tokens = 2048;
+  int max_num_seqs = 64;
+  int max_queued = 1024;
+  bool prefix_caching = true;
+  std::uint64_t seed = 0;
+  bool deterministic = false;
+};
+
+struct LayerFacts {
+  KvFormat format;
+  ScaleSource scale_source = ScaleSource::uncalibrated;
+  bool per_head_scales = false;
+  bool has_cache = false;
+};
+
+// What the engine decided, once.
+struct EngineFacts {
+  DType compute = DType::bf16;
+  int max_model_len = 0;
+  int page_size = 0;
+  std::int64_t capacity_tokens = 0;     // tokens of full-lifetime layers that fit at once: the one number
+  std::string capacity_derivation;      // "1,024 pages x 64 tokens = 65,536 tokens; 720.0 MiB = 65,536 x 11,520 bytes"
+  std::int64_t kv_bytes_per_token = 0;  // all layers of unlimited lifetime
+  std::size_t kv_cache_bytes = 0;
+  std::size_t activation_bytes = 0;
+  std::size_t weight_bytes = 0;
+  double load_seconds = 0;
+  std::vector<LayerFacts> layers;
+  std::vector<std::string> kv_report;   // lines of the report at start, equal layers folded
+};
+
+struct LayerStats {
+  KvCounters counters;
+};
+struct EngineStats {
+  int running = 0;
+  int waiting = 0;
+  std::int64_t pages_total = 0, pages_held = 0, pages_cached = 0, pages_free = 0;  // of the full group
+  std::uint64_t steps = 0;
+  std::uint64_t prompt_tokens = 0, cached_prompt_tokens = 0, generated_tokens = 0;
+  std::uint64_t preemptions = 0;
+  std::vector<LayerStats> layers;  // saturation and amax by layer
+};
+
+class Engine {
+ public:
+  static Result<std::unique_ptr<Engine>> create(const EngineConfig& config, const BackendFactory& make_backend);
+  virtual ~Engine() = default;  // cancels what runs, joins the thread
+
+  virtual const ModelSpec& spec() const = 0;
+  virtual const EngineFacts& facts() const = 0;
+  virtual EngineStats stats() const = 0;
+
+  virtual Result<std::unique_ptr<TokenStream>> submit(Request request) = 0;
+  virtual void reset_prefix_cache() = 0;
+
+  // Logits of every position of one sequence through the ordinary path (paged cache, chunks of max_num_batched_tokens); from
+  // position decode_from on each token is fed as a decode step. f32 [ids.size(), vocab], row-major. For `eval`.
+  virtual Result<std::vector<float>> logits(const std::vector<std::int32_t>& ids, std::optional<int> decode_from) = 0;
+};
+
+}  // namespace octavo
