@@ -2,6 +2,7 @@
 // predicts the GPU. All functions are constexpr over plain pointers, so device code may call them.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "kv/format.h"
@@ -19,17 +20,47 @@ constexpr float max_value(KvElem elem) {
   }
 }
 
-// int8 has one scale per token and head: amax / 127 rounded up to bf16, so that nothing clips. An all-zero row has scale 0.
-constexpr std::uint16_t int8_scale(float amax) { return bf16_ceil_from_f32(amax / 127.0f); }
+// int8: value = code * scale, one bf16 scale per token and head. The writer of a row calls, in this order,
+//   amax = row_amax(row);  scale = int8_scale(amax);  inverse = int8_inverse(scale);  code = int8_from_f32(x, inverse).
+// A row that holds a NaN gets a NaN scale and zero codes: the whole row reads as NaN, as a NaN code does in the floating
+// kinds, and no other row is touched. Infinities saturate to the largest code.
 
-constexpr std::int8_t int8_from_f32(float x, float inverse_scale) {
-  const float scaled = x * inverse_scale;  // |scaled| <= 127 by the choice of scale
-  const float shifted = scaled + 12582912.0f;  // 1.5 * 2^23: the sum rounds to a whole number, nearest even
-  const float rounded = shifted - 12582912.0f;
-  return static_cast<std::int8_t>(rounded > 127.0f ? 127.0f : rounded < -127.0f ? -127.0f : rounded);
+// The largest magnitude of a row; NaN if the row holds one (bits of magnitudes order like their values, NaN above infinity).
+constexpr float row_amax(const float* row, int width) {
+  std::uint32_t amax = 0;
+  for (int i = 0; i < width; ++i) {
+    const std::uint32_t magnitude = std::bit_cast<std::uint32_t>(row[i]) & 0x7FFFFFFFu;
+    if (magnitude > amax) amax = magnitude;
+  }
+  return std::bit_cast<float>(amax);
 }
 
-// The 8-bit code of x / scale for the floating kinds.
+// amax / 127 rounded up to bf16, so that nothing clips. 0 (all codes 0) for rows whose amax / 127 is no normal float: their
+// reciprocal would overflow, and they are zero beside any other row. From 2^127 on the row saturates, so that 127 * scale
+// stays finite.
+constexpr std::uint16_t int8_scale(float amax) {
+  if (amax < 127.0f * 0x1p-126f) return 0;
+  return bf16_ceil_from_f32((amax > 0x1p127f ? 0x1p127f : amax) / 127.0f);
+}
+
+constexpr float int8_inverse(std::uint16_t scale) {
+  const float value = f32_from_bf16(scale);
+  return value > 0.0f ? 1.0f / value : 0.0f;  // 0 for NaN too: its codes are zero
+}
+
+// Nearest even of x * inverse_scale, clipped to +-127. The product is rounded to float first: it is then scaled by a power
+// of two and rounded in whole numbers, so that no compiler can fuse the two steps and move a tie (fused multiply-add is
+// the default of g++ and nvcc). A magnitude from 1/2 up to 127 is exact in 24 fractional bits; below 1/2 all is zero anyway.
+constexpr std::int8_t int8_from_f32(float x, float inverse_scale) {
+  float scaled = x * inverse_scale;
+  if (!(scaled < 127.0f)) scaled = scaled == scaled ? 127.0f : 0.0f;  // NaN: infinity times zero
+  if (scaled < -127.0f) scaled = -127.0f;
+  const auto fixed = static_cast<std::int32_t>(scaled * 0x1p24f);
+  return static_cast<std::int8_t>((fixed + 0x7FFFFF + ((fixed >> 24) & 1)) >> 24);
+}
+
+// The 8-bit code of x for the floating kinds, where x is already divided by the scale (a true float division on every wing:
+// multiplying by the reciprocal would move codes).
 constexpr std::uint8_t encode8(KvElem elem, float x) { return elem == KvElem::e5m2 ? e5m2_from_f32(x) : e4m3_from_f32(x); }
 constexpr float decode8(KvElem elem, std::uint8_t code) {
   return elem == KvElem::e5m2 ? f32_from_e5m2(code)

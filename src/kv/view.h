@@ -3,7 +3,9 @@
 // A page holds page_size tokens of one layer; page p starts at pages + p * page_bytes. The order of bytes inside a page is
 // the wing's own (it is the same for every layer of a format; docs/kv-formats.md), their number is bytes_per_page(format).
 // Page 0 is the sink: writes of padding go there, and table entries of pages that left a window point there.
-// Bytes that no token has written are zero or stale finite codes, never NaN.
+// Bytes that no token has written are zero or what an earlier holder left, which is finite unless that holder's model
+// produced a NaN (it stays a NaN in its token). So no product may reach a slot at or beyond a sequence's length: a wing
+// whose kernels multiply whole tiles (0 * NaN is NaN) clears the rest of a page when it writes the page's first slot.
 #pragma once
 
 #include <cstddef>

@@ -21,9 +21,10 @@ constexpr std::uint16_t bf16_from_f32(float x) {
 
 constexpr float f32_from_bf16(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
 
-// The smallest bf16 that is not below x >= 0.
+// The smallest bf16 that is not below x >= +0; NaN stays NaN.
 constexpr std::uint16_t bf16_ceil_from_f32(float x) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);
+  if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return 0x7FC0u;
   return static_cast<std::uint16_t>((bits + 0xFFFFu) >> 16);
 }
 
