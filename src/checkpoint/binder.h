@@ -45,6 +45,9 @@ class Binder {
   // A vector [n] (norms, biases, sinks), kept as f32. `name` is full ("model.norm.weight"). cut: none or rows.
   virtual Status vector(Tensor& target, const std::string& name, std::int64_t n, Cut cut = Cut::none, std::int64_t unit = 1) = 0;
 
+  // A table that the model computed itself (rope frequencies): f32 [values.size()] on the device.
+  virtual Status constant(Tensor& target, std::span<const float> values) = 0;
+
   // Whether the checkpoint has this tensor (full name), for weights that may be absent (biases, a tied head).
   virtual bool has(const std::string& name) const = 0;
 
@@ -76,6 +79,7 @@ class CheckpointBinder final : public Binder {
 
   Status weight(Weight& target, std::span<const PartRequest> parts, std::int64_t in) override;
   Status vector(Tensor& target, const std::string& name, std::int64_t n, Cut cut, std::int64_t unit) override;
+  Status constant(Tensor& target, std::span<const float> values) override;
   bool has(const std::string& name) const override;
   Result<StoredScales> kv_scales(const std::string& prefix, int q_heads, int kv_heads) override;
 
@@ -97,6 +101,7 @@ class DummyBinder final : public Binder {
 
   Status weight(Weight& target, std::span<const PartRequest> parts, std::int64_t in) override;
   Status vector(Tensor& target, const std::string& name, std::int64_t n, Cut cut, std::int64_t unit) override;
+  Status constant(Tensor& target, std::span<const float> values) override;
   bool has(const std::string& name) const override;
   Result<StoredScales> kv_scales(const std::string& prefix, int q_heads, int kv_heads) override;
   std::vector<Buffer> take_buffers();
