@@ -6,18 +6,12 @@
 #pragma once
 
 #include <memory>
-#include <string_view>
 
 #include "base/result.h"
+#include "cpu/isa.h"
 #include "ops/backend.h"
 
 namespace octavo::cpu {
-
-enum class Isa { plain, avx2, avx512, amx };
-
-Isa best_isa();  // what this processor and operating system have
-std::string_view name_of(Isa isa);
-Result<Isa> parse_isa(std::string_view name);
 
 struct Config {
   int num_threads = 0;  // 0: the CPUs this process may run on

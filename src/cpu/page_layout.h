@@ -1,0 +1,51 @@
+// PageLayout: where this wing keeps a token's numbers and scales inside a page. The one place that knows.
+//
+// A page is, head after head: the head's block of the first segment [page_size, width], then of the second (K, then V), rows
+// of one token contiguous. Behind the last head: for each segment with a scale a token and head, bf16 [heads, page_size].
+// Nothing is padded: the bytes are bytes_per_page(format). All segments have the same number of heads.
+#pragma once
+
+#include <cstdint>
+
+#include "kv/format.h"
+
+namespace octavo::cpu {
+
+struct SegmentLayout {
+  std::int64_t data = 0;          // bytes from the page's start to head 0, place 0
+  std::int64_t head_stride = 0;   // bytes from a head to the next
+  std::int64_t row_bytes = 0;     // bytes from a token's row to the next
+  std::int64_t scales = -1;       // bytes to the scale of head 0, place 0; -1: no scales in the page
+  std::int64_t scale_stride = 0;  // bytes from a head's scales to the next head's; place by place they are 2 bytes apart
+
+  constexpr std::int64_t row(int head, int place) const { return data + head * head_stride + place * row_bytes; }
+  constexpr std::int64_t scale(int head, int place) const { return scales + head * scale_stride + place * 2; }
+};
+
+struct PageLayout {
+  SegmentLayout segments[kMaxSegments];
+  std::int64_t bytes = 0;
+};
+
+constexpr PageLayout page_layout(const KvFormat& format, int page_size) {
+  PageLayout layout;
+  std::int64_t head_bytes = 0;
+  for (int i = 0; i < format.num_segments; ++i) {
+    SegmentLayout& segment = layout.segments[i];
+    segment.data = head_bytes;
+    segment.row_bytes = std::int64_t{format.segments[i].width} * elem_bytes(format.segments[i].elem);
+    head_bytes += segment.row_bytes * page_size;
+  }
+  layout.bytes = head_bytes * format.segments[0].heads;
+  for (int i = 0; i < format.num_segments; ++i) {
+    SegmentLayout& segment = layout.segments[i];
+    segment.head_stride = head_bytes;
+    if (format.segments[i].grain != KvGrain::token_head) continue;
+    segment.scales = layout.bytes;
+    segment.scale_stride = std::int64_t{page_size} * 2;
+    layout.bytes += segment.scale_stride * format.segments[i].heads;
+  }
+  return layout;
+}
+
+}  // namespace octavo::cpu
