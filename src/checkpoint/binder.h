@@ -42,8 +42,13 @@ class Binder {
   // A stack of linear weights over the same input, W [sum(out), in]. Errors name tensor, expected and found shape.
   virtual Status weight(Weight& target, std::span<const PartRequest> parts, std::int64_t in) = 0;
 
-  // A vector [n] (norms, biases, sinks), kept as f32. `name` is full ("model.norm.weight"). cut: none or rows.
-  virtual Status vector(Tensor& target, const std::string& name, std::int64_t n, Cut cut = Cut::none, std::int64_t unit = 1) = 0;
+  // Vectors (norms, biases, sinks) one after the other, kept as f32: [sum(out)]. Names are full ("model.norm.weight").
+  // cut: none or rows.
+  virtual Status vectors(Tensor& target, std::span<const PartRequest> parts) = 0;
+  Status vector(Tensor& target, const std::string& name, std::int64_t n) {
+    const PartRequest part{name, n};
+    return vectors(target, {&part, 1});
+  }
 
   // A table that the model computed itself (rope frequencies): f32 [values.size()] on the device.
   virtual Status constant(Tensor& target, std::span<const float> values) = 0;
@@ -78,7 +83,7 @@ class CheckpointBinder final : public Binder {
   ~CheckpointBinder() override;
 
   Status weight(Weight& target, std::span<const PartRequest> parts, std::int64_t in) override;
-  Status vector(Tensor& target, const std::string& name, std::int64_t n, Cut cut, std::int64_t unit) override;
+  Status vectors(Tensor& target, std::span<const PartRequest> parts) override;
   Status constant(Tensor& target, std::span<const float> values) override;
   bool has(const std::string& name) const override;
   Result<StoredScales> kv_scales(const std::string& prefix, int q_heads, int kv_heads) override;
@@ -100,7 +105,7 @@ class DummyBinder final : public Binder {
   ~DummyBinder() override;
 
   Status weight(Weight& target, std::span<const PartRequest> parts, std::int64_t in) override;
-  Status vector(Tensor& target, const std::string& name, std::int64_t n, Cut cut, std::int64_t unit) override;
+  Status vectors(Tensor& target, std::span<const PartRequest> parts) override;
   Status constant(Tensor& target, std::span<const float> values) override;
   bool has(const std::string& name) const override;
   Result<StoredScales> kv_scales(const std::string& prefix, int q_heads, int kv_heads) override;
