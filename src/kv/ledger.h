@@ -25,7 +25,7 @@ struct PoolSpec {
 };
 
 struct PoolUse {
-  std::int32_t total = 0;   // pages that can hold tokens (without the sink)
+  std::int32_t total = 0;  // pages that can hold tokens (without the sink)
   std::int32_t held = 0;
   std::int32_t cached = 0;  // reusable content, evictable
   std::int32_t free = 0;
@@ -44,24 +44,30 @@ class KvLedger {
   // Gives all pages back; published ones stay cached. The id is dead afterwards.
   void close(SequenceId sequence);
 
-  // For a sequence without pages: takes over the longest cached prefix of this chain, at most max_tokens. In window pools
-  // only the pages that the window still needs must be cached. Returns the tokens taken over, a multiple of page_size.
+  // For a sequence without pages: takes over the longest cached prefix of this chain, at most max_tokens. In window
+  // pools only the pages that the window still needs must be cached. Returns the tokens taken over, a multiple of
+  // page_size; 0 where there is a state pool. A prompt that is cached whole still needs one token computed: pass its
+  // length - 1.
   int reuse(SequenceId sequence, std::span<const PageHash> chain, int max_tokens);
 
-  // Whether `tokens` more tokens would fit now, evicting cached pages if need be; then makes room for them, or changes
-  // nothing and says false. Tokens [length, length + tokens) may be written afterwards.
+  // Whether `tokens` tokens after the committed ones would fit now, evicting cached pages if need be; extend then makes
+  // room for them in every pool, or changes nothing and says false. With `length` tokens committed, [length, length +
+  // tokens) may be written afterwards. Room that is already there is used first, so asking again after an abandoned
+  // step costs nothing.
   bool can_extend(SequenceId sequence, int tokens) const;
   bool extend(SequenceId sequence, int tokens);
 
-  // The first `length` tokens have been computed. Full pages are published under the names of `chain` (may be shorter: the
-  // rest stays private); pages that no later query can see leave their window pools.
+  // The first `length` tokens have been computed (never fewer than before). Full pages are published under the names of
+  // `chain` (may be shorter: the rest stays private); a page whose name another page has already stays private. Pages
+  // that no later query can see leave their window pools: those that end at or before token length - window + 1.
   void commit(SequenceId sequence, int length, std::span<const PageHash> chain);
 
   int reserved_tokens(SequenceId sequence) const;  // room made so far
   // Page table of a sequence: entry i holds tokens [i * page_size, ...); pages that left a window read kSinkPage.
   std::span<const std::int32_t> pages(SequenceId sequence, int pool) const;
 
-  // Forgets all cached content that nobody holds; held pages lose their names too.
+  // Forgets all cached content that nobody holds; held pages lose their names too, and the sequences that hold any
+  // publish nothing from now on: what they compute rests on what was to be forgotten.
   void reset_prefix_cache();
 
   // Aborts the process if any invariant is broken (tests): every page is in exactly one state, counts match holders,

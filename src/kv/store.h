@@ -1,5 +1,6 @@
 // KvStore: the bytes of the cache on one rank: pages, scales and counters of every layer. Hands out views.
-// The pool is zeroed once, so that unwritten bytes are never NaN.
+// The pool is zeroed once, so that unwritten bytes are never NaN. Refuses page sizes that are no power of two >= 8,
+// scales that are not finite and positive, and a size that the device cannot give, with the bytes that were needed.
 #pragma once
 
 #include <memory>
@@ -29,7 +30,7 @@ class KvStore {
   KvView view(int layer, const Tensor& page_table) const;
 
   const StoreSpec& spec() const { return spec_; }
-  int group_of(int layer) const;  // -1: the layer has no cache
+  int group_of(int layer) const;         // -1: the layer has no cache
   KvCounters counters(int layer) const;  // a copy, read from the device
   std::size_t bytes() const { return bytes_; }
 
@@ -37,15 +38,20 @@ class KvStore {
   std::string identity() const;
 
  private:
+  struct Plan;
   KvStore(Device& device, StoreSpec spec) : device_(device), spec_(std::move(spec)) {}
+  static Result<Plan> make_plan(const StoreSpec& spec);
+  Status allocate(std::int64_t bytes, const std::string& purpose);
+  void place_layers(const Plan& plan);
+
   struct Layer {
     int group = -1;
     KvView view;  // without a page table
   };
   Device& device_;
   StoreSpec spec_;
-  std::vector<Layer> layers_;  // by model layer
-  std::vector<Buffer> buffers_;
+  std::vector<Layer> layers_;    // by model layer
+  std::vector<Buffer> buffers_;  // pages, scales, counters
   std::size_t bytes_ = 0;
 };
 

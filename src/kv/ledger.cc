@@ -1,0 +1,271 @@
+#include "kv/ledger.h"
+
+#include <algorithm>
+#include <deque>
+
+#include "base/check.h"
+#include "kv/page_pool.h"
+
+namespace octavo {
+namespace {
+
+// An id is a slot and a generation, so that a dead id is noticed when its slot lives again.
+constexpr int kSlotBits = 20;
+constexpr std::uint32_t kMaxSlots = 1u << kSlotBits;
+constexpr std::uint32_t kGenerationMask = (1u << (31 - kSlotBits)) - 1;
+
+struct Table {
+  std::vector<std::int32_t> pages;
+  std::int32_t first_live = 0;  // entries before it left the window
+};
+
+struct Sequence {
+  bool open = false;
+  std::uint32_t generation = 0;
+  int committed = 0;      // tokens whose content is in the pages
+  int reserved = 0;       // tokens that may be written
+  int num_published = 0;  // pages of the chain already offered to the index
+  bool publishes = true;
+  std::vector<Table> tables;  // per pool
+};
+
+}  // namespace
+
+struct KvLedger::State {
+  int page_size = 0;
+  bool prefix_caching = false;
+  std::vector<PagePool> pools;
+  std::vector<Sequence> sequences;
+  std::deque<std::uint32_t> free_slots;  // the slot that died first lives again first
+
+  Sequence& at(SequenceId id);
+  int first_needed_page(const PoolSpec& spec, int length) const;
+  std::int64_t pages_missing(const Sequence& sequence, std::size_t pool, int tokens) const;
+  int longest_hit(std::span<const PageHash> chain, int max_pages) const;
+  void take_over(Sequence& sequence, std::span<const PageHash> chain);
+  void publish(Sequence& sequence, int length, std::span<const PageHash> chain);
+  void check_table(const Sequence& sequence, std::size_t pool, std::vector<std::int32_t>& holders) const;
+  void check_writable(const Sequence& sequence, std::size_t pool, std::span<const std::int32_t> holders) const;
+};
+
+Sequence& KvLedger::State::at(SequenceId id) {
+  const auto bits = static_cast<std::uint32_t>(id);
+  const std::size_t slot = bits & (kMaxSlots - 1);
+  check(id >= 0 && slot < sequences.size() && sequences[slot].open && sequences[slot].generation == bits >> kSlotBits,
+        "this sequence is not open in the ledger");
+  return sequences[slot];
+}
+
+// The first page that a query at position `length` or later can see.
+int KvLedger::State::first_needed_page(const PoolSpec& spec, int length) const {
+  if (spec.lifetime != Lifetime::window) return 0;
+  return std::max(0, length - spec.window + 1) / page_size;
+}
+
+std::int64_t KvLedger::State::pages_missing(const Sequence& sequence, std::size_t pool, int tokens) const {
+  const auto present = static_cast<std::int64_t>(sequence.tables[pool].pages.size());
+  if (tokens == 0) return 0;
+  if (pools[pool].spec().lifetime == Lifetime::state) return 1 - present;
+  const std::int64_t end = std::int64_t{sequence.committed} + tokens;
+  return std::max<std::int64_t>(0, (end + page_size - 1) / page_size - present);
+}
+
+// The most pages of the chain, up to max_pages, whose content every pool still has as far as it is needed.
+int KvLedger::State::longest_hit(std::span<const PageHash> chain, int max_pages) const {
+  int hit = max_pages;
+  for (const PagePool& pool : pools) {
+    if (pool.spec().lifetime != Lifetime::full) continue;
+    int run = 0;
+    while (run < hit && pool.find(chain[static_cast<std::size_t>(run)])) ++run;
+    hit = run;
+  }
+  // A page missing inside a window ends every hit that would need it: all that are longer than its index. A shorter hit
+  // has other needs, so the pools are asked again until all agree.
+  for (bool agreed = false; !agreed;) {
+    agreed = true;
+    for (const PagePool& pool : pools) {
+      if (pool.spec().lifetime != Lifetime::window) continue;
+      for (int page = hit - 1; page >= first_needed_page(pool.spec(), hit * page_size); --page) {
+        if (pool.find(chain[static_cast<std::size_t>(page)])) continue;
+        hit = page;
+        agreed = false;
+      }
+    }
+  }
+  return hit;
+}
+
+void KvLedger::State::take_over(Sequence& sequence, std::span<const PageHash> chain) {
+  const int tokens = static_cast<int>(chain.size()) * page_size;
+  for (std::size_t pool = 0; pool < pools.size(); ++pool) {
+    Table& table = sequence.tables[pool];
+    table.first_live = first_needed_page(pools[pool].spec(), tokens);
+    table.pages.assign(chain.size(), kSinkPage);
+    for (auto i = static_cast<std::size_t>(table.first_live); i < chain.size(); ++i) {
+      table.pages[i] = pools[pool].find(chain[i]).value();
+      pools[pool].hold(table.pages[i]);
+    }
+  }
+  sequence.committed = sequence.reserved = tokens;
+  sequence.num_published = static_cast<int>(chain.size());
+}
+
+void KvLedger::State::publish(Sequence& sequence, int length, std::span<const PageHash> chain) {
+  if (!prefix_caching || !sequence.publishes) return;
+  const int end = std::min(length / page_size, static_cast<int>(chain.size()));
+  for (int i = sequence.num_published; i < end; ++i) {
+    const auto page = static_cast<std::size_t>(i);
+    for (std::size_t pool = 0; pool < pools.size(); ++pool)
+      if (const std::int32_t number = sequence.tables[pool].pages[page]; number != kSinkPage)
+        pools[pool].publish(number, chain[page]);
+  }
+  sequence.num_published = std::max(sequence.num_published, end);
+}
+
+KvLedger::KvLedger(int page_size, std::vector<PoolSpec> pools, bool prefix_caching)
+    : state_(std::make_unique<State>()) {
+  check(page_size >= 1, "a page holds at least one token");
+  state_->page_size = page_size;
+  state_->prefix_caching = prefix_caching;
+  for (const PoolSpec& spec : pools) {
+    state_->pools.emplace_back(spec);
+    // A recurrent state at a page's end would have to be a record of its own; without such records nothing can be
+    // reused.
+    if (spec.lifetime == Lifetime::state) state_->prefix_caching = false;
+  }
+}
+
+KvLedger::~KvLedger() = default;
+
+int KvLedger::page_size() const { return state_->page_size; }
+int KvLedger::num_pools() const { return static_cast<int>(state_->pools.size()); }
+PoolUse KvLedger::use(int pool) const { return state_->pools.at(static_cast<std::size_t>(pool)).use(); }
+
+SequenceId KvLedger::open() {
+  std::size_t slot = state_->sequences.size();
+  if (state_->free_slots.empty()) {
+    check(slot < kMaxSlots, "more sequences are open than the ledger can name");
+    state_->sequences.emplace_back();
+  } else {
+    slot = state_->free_slots.front();
+    state_->free_slots.pop_front();
+  }
+  const std::uint32_t generation = state_->sequences[slot].generation;
+  state_->sequences[slot] = Sequence{.open = true, .generation = generation, .tables = {}};
+  state_->sequences[slot].tables.resize(state_->pools.size());
+  return static_cast<SequenceId>(generation << kSlotBits | static_cast<std::uint32_t>(slot));
+}
+
+void KvLedger::close(SequenceId id) {
+  Sequence& sequence = state_->at(id);
+  // The tail is released first, so that it is evicted first: without its head a chain's tail is of no use.
+  for (std::size_t pool = 0; pool < state_->pools.size(); ++pool) {
+    std::vector<std::int32_t>& pages = sequence.tables[pool].pages;
+    for (auto page = pages.rbegin(); page != pages.rend(); ++page)
+      if (*page != kSinkPage) state_->pools[pool].release(*page);
+  }
+  const std::uint32_t generation = (sequence.generation + 1) & kGenerationMask;
+  sequence = Sequence{.open = false, .generation = generation, .tables = {}};
+  state_->free_slots.push_back(static_cast<std::uint32_t>(id) & (kMaxSlots - 1));
+}
+
+int KvLedger::reuse(SequenceId id, std::span<const PageHash> chain, int max_tokens) {
+  Sequence& sequence = state_->at(id);
+  check(sequence.reserved == 0, "only a sequence without pages can take over a prefix");
+  if (!state_->prefix_caching || max_tokens <= 0) return 0;
+  const auto max_pages = std::min(chain.size(), static_cast<std::size_t>(max_tokens / state_->page_size));
+  const int hit = state_->longest_hit(chain, static_cast<int>(max_pages));
+  if (hit > 0) state_->take_over(sequence, chain.first(static_cast<std::size_t>(hit)));
+  return sequence.committed;
+}
+
+bool KvLedger::can_extend(SequenceId id, int tokens) const {
+  check(tokens >= 0, "a sequence grows by a count of tokens");
+  const Sequence& sequence = state_->at(id);
+  for (std::size_t pool = 0; pool < state_->pools.size(); ++pool)
+    if (state_->pages_missing(sequence, pool, tokens) > state_->pools[pool].takeable()) return false;
+  return true;
+}
+
+bool KvLedger::extend(SequenceId id, int tokens) {
+  if (!can_extend(id, tokens)) return false;
+  Sequence& sequence = state_->at(id);
+  for (std::size_t pool = 0; pool < state_->pools.size(); ++pool)
+    for (std::int64_t missing = state_->pages_missing(sequence, pool, tokens); missing > 0; --missing)
+      sequence.tables[pool].pages.push_back(state_->pools[pool].take());
+  sequence.reserved = std::max(sequence.reserved, sequence.committed + tokens);
+  return true;
+}
+
+void KvLedger::commit(SequenceId id, int length, std::span<const PageHash> chain) {
+  Sequence& sequence = state_->at(id);
+  check(length >= sequence.committed && length <= sequence.reserved,
+        "only tokens with room of their own can be committed");
+  state_->publish(sequence, length, chain);
+  sequence.committed = length;
+  for (std::size_t pool = 0; pool < state_->pools.size(); ++pool) {
+    Table& table = sequence.tables[pool];
+    const int needed = state_->first_needed_page(state_->pools[pool].spec(), length);
+    for (; table.first_live < needed && static_cast<std::size_t>(table.first_live) < table.pages.size();
+         ++table.first_live) {
+      std::int32_t& page = table.pages[static_cast<std::size_t>(table.first_live)];
+      state_->pools[pool].release(page);
+      page = kSinkPage;
+    }
+  }
+}
+
+int KvLedger::reserved_tokens(SequenceId id) const { return state_->at(id).reserved; }
+
+std::span<const std::int32_t> KvLedger::pages(SequenceId id, int pool) const {
+  return state_->at(id).tables.at(static_cast<std::size_t>(pool)).pages;
+}
+
+void KvLedger::reset_prefix_cache() {
+  for (PagePool& pool : state_->pools) pool.forget_names();
+  // What these sequences compute from now on rests on what was just forgotten (other weights, other scales).
+  for (Sequence& sequence : state_->sequences)
+    if (sequence.open && sequence.reserved > 0) sequence.publishes = false;
+}
+
+void KvLedger::State::check_table(const Sequence& sequence, std::size_t pool,
+                                  std::vector<std::int32_t>& holders) const {
+  const Table& table = sequence.tables[pool];
+  const bool is_state = pools[pool].spec().lifetime == Lifetime::state;
+  const std::size_t size = static_cast<std::size_t>(page_size);
+  check(is_state ? table.pages.size() <= 1 : table.pages.size() * size >= static_cast<std::size_t>(sequence.reserved),
+        "a table covers the reserved tokens");
+  for (std::size_t i = 0; i < table.pages.size(); ++i) {
+    check((table.pages[i] == kSinkPage) == (i < static_cast<std::size_t>(table.first_live)),
+          "exactly the entries before the window read the sink");
+    if (table.pages[i] != kSinkPage) ++holders.at(static_cast<std::size_t>(table.pages[i]));
+  }
+}
+
+// A page that may still be written belongs to one sequence and has no name.
+void KvLedger::State::check_writable(const Sequence& sequence, std::size_t pool,
+                                     std::span<const std::int32_t> holders) const {
+  const std::vector<std::int32_t>& pages = sequence.tables[pool].pages;
+  for (auto i = static_cast<std::size_t>(sequence.committed / page_size); i < pages.size(); ++i)
+    check(holders[static_cast<std::size_t>(pages[i])] == 1 && !pools[pool].is_named(pages[i]),
+          "a page that may be written is private");
+}
+
+void KvLedger::check_invariants() const {
+  for (std::size_t pool = 0; pool < state_->pools.size(); ++pool) {
+    std::vector<std::int32_t> holders(static_cast<std::size_t>(state_->pools[pool].spec().num_pages), 0);
+    for (const Sequence& sequence : state_->sequences)
+      if (sequence.open) state_->check_table(sequence, pool, holders);
+    for (const Sequence& sequence : state_->sequences)
+      if (sequence.open) state_->check_writable(sequence, pool, holders);
+    state_->pools[pool].check_invariants(holders);
+  }
+  std::size_t num_open = 0;
+  for (const Sequence& sequence : state_->sequences) {
+    if (sequence.open) ++num_open;
+    check(sequence.committed <= sequence.reserved, "nothing is committed without room");
+  }
+  check(num_open + state_->free_slots.size() == state_->sequences.size(), "a slot is open or free");
+}
+
+}  // namespace octavo
