@@ -22,8 +22,9 @@ DATA_FOLDERS = ("tests/golden/", "tests/fixtures/")  # what others wrote, or tex
 
 FORBIDDEN_NAMES = {"util", "utils", "common", "misc", "manager", "helper", "helpers"}
 FAMILIES = re.compile(
-    r"(?<![a-z])(llama|qwen|gemma|gpt[-_]?oss|deepseek|kimi|mistral|mixtral|smollm|olmo|granite|phi-?\d|glm-?\d|falcon)",
-    re.IGNORECASE)
+    r"(?<![a-z])(llama|qwen|gemma|gpt[-_]?oss|deepseek|kimi|mistral|mixtral|smollm|olmo|granite|falcon|phi-?\d|glm-?\d)",
+    re.IGNORECASE,
+)
 FAMILIES_ALLOWED = ("src/model/", "src/text/pre_tokenizers.cc", "src/server/tool_parsers/", "src/app/default_model.cc")
 ARCHITECTURES = re.compile(r"(?<![a-z0-9])(sm_?\d{2,3}[a-z]?|hopper|blackwell|ampere)(?![a-z0-9])", re.IGNORECASE)
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
@@ -71,7 +72,7 @@ def find_cycle(edges):
 
     def visit(node):
         if node in path:
-            return path[path.index(node):] + [node]
+            return path[path.index(node) :] + [node]
         if node in done:
             return None
         path.append(node)
@@ -92,8 +93,9 @@ class Check:
     def __init__(self, root):
         self.root = root
         self.files = {name: read_text(root / name) for name in listed_files(root)}
-        self.texts = {name: lines for name, lines in self.files.items()
-                      if lines is not None and not name.startswith(DATA_FOLDERS)}
+        self.texts = {
+            name: lines for name, lines in self.files.items() if lines is not None and not name.startswith(DATA_FOLDERS)
+        }
         self.code = {name: lines for name, lines in self.texts.items() if name.endswith(CODE)}
         self.source = {name: lines for name, lines in self.code.items() if name.startswith("src/")}
         self.offences = []
@@ -143,7 +145,9 @@ class Check:
         for name, lines in self.code.items():
             limit = MAX_LINES[os.path.splitext(name)[1]]
             if len(lines) > limit:
-                self.report(name, limit + 1, f"{len(lines)} lines, and {limit} is the most: give a part of it a file of its own")
+                self.report(
+                    name, limit + 1, f"{len(lines)} lines, and {limit} is the most: give a part of it a file of its own"
+                )
 
     def check_names(self):
         for name in self.files:
@@ -166,6 +170,8 @@ class Check:
         for name, lines in self.source.items():
             test = re.search(r"_test\.(cc|cu)$", name) is not None
             for number, line in enumerate(lines, 1):
+                if name.startswith("src/text/"):
+                    line = line.replace('"llama"', '""')  # what GGUF calls a vocabulary of pieces with scores
                 # A test may name the checkpoint that it reads.
                 if not test and not name.startswith(FAMILIES_ALLOWED) and (match := FAMILIES.search(line)):
                     self.report(name, number, f"'{match[0]}' names a model family outside src/model")
@@ -178,8 +184,12 @@ class Check:
             device = name.startswith("src/cuda/") and name.endswith(".cuh")
             for number, line in enumerate(lines, 1):
                 if CONDITIONAL.match(line) and not device and name != "src/base/file.cc":
-                    self.report(name, number, "conditional code: one build has one meaning (allowed in src/cuda/**/*.cuh and base/file.cc)")
-                if re.match(r"\s*#\s*define\b", line) and name != "src/base/result.h":
+                    self.report(
+                        name,
+                        number,
+                        "conditional code: one build has one meaning (allowed in src/cuda/**/*.cuh and base/file.cc)",
+                    )
+                if re.match(r"\s*#\s*define\b(?! PCRE2_CODE_UNIT_WIDTH )", line) and name != "src/base/result.h":
                     self.report(name, number, "a macro: OCTAVO_TRY is the only one")
                 if match := INCLUDE.match(line):
                     if match[2] == "regex":
@@ -205,8 +215,14 @@ class Check:
                     yield f"{name}:{start}: a function of {number - start + 1} lines"
 
     def run(self):
-        for rule in (self.check_layers, self.check_sizes, self.check_names, self.check_words, self.check_source_words,
-                     self.check_preprocessor):
+        for rule in (
+            self.check_layers,
+            self.check_sizes,
+            self.check_names,
+            self.check_words,
+            self.check_source_words,
+            self.check_preprocessor,
+        ):
             rule()
         return sorted(self.offences)
 
@@ -223,8 +239,8 @@ def main():
     if options.sizes:
         for line in check.long_things():
             print(f"long, look again: {line}")
-    count = len(offences)
-    print(f"check.py: {len(check.files)} files, {f'{count} offences' if count > 1 else 'one offence' if count else 'no offence'}")
+    verdict = {0: "no offence", 1: "one offence"}.get(len(offences), f"{len(offences)} offences")
+    print(f"check.py: {len(check.files)} files, {verdict}")
     return 1 if offences else 0
 
 

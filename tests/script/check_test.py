@@ -7,7 +7,14 @@ import tempfile
 import unittest
 
 SOURCE_DIR = pathlib.Path(__file__).resolve().parents[2]
-LAW = "octavo_room(base)\noctavo_room(kv base)\noctavo_room(ops base kv)\noctavo_room(model base ops)\noctavo_room(cuda base)\n"
+LAW = """\
+octavo_room(base)
+octavo_room(kv base)
+octavo_room(ops base kv)
+octavo_room(model base ops)
+octavo_room(cuda base)
+octavo_room(text base)
+"""
 HEADER = "// What it is.\n#pragma once\n"
 CLEAN = {
     "src/rooms.cmake": LAW,
@@ -16,6 +23,7 @@ CLEAN = {
     "src/kv/page.cc": '#include "kv/page.h"\nint main() { return 0; }\n',
     "src/kv/page_test.cc": '#include "kv/page.h"\n// as qwen3-base has it\n',
     "src/model/qwen3.cc": "// qwen3\n",
+    "src/text/pieces.cc": '// "llama"\n',
     "src/base/file.cc": "#ifdef _WIN32\n#endif\n",
     "src/base/result.h": HEADER + "#define OCTAVO_TRY(x) x\n",
     "src/cuda/ring.cuh": HEADER + "#if __CUDA_ARCH__ >= 900  // sm90\n#endif\n",
@@ -31,8 +39,11 @@ def run_check(files, *arguments):
             path = pathlib.Path(folder, name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        done = subprocess.run([sys.executable, SOURCE_DIR / "scripts/check.py", "--root", folder, *arguments],
-                              capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, SOURCE_DIR / "scripts/check.py", "--root", folder, *arguments],
+            capture_output=True,
+            text=True,
+        )
     assert not done.stderr, done.stderr
     return done.returncode, done.stdout.splitlines()
 
@@ -45,31 +56,47 @@ class CheckTest(unittest.TestCase):
     def test_each_offence_is_found_at_its_line(self):
         long_file = "// line\n" * 501
         for name, text, where in (
-                ("src/kv/view.cc", '#include "kv/page.h"\n#include "ops/ops.h"\n', "src/kv/view.cc:2: room 'kv' may not include 'ops'"),
-                ("src/kv/view_test.cc", '#include "ops/ops.h"\n', "src/kv/view_test.cc:1: room 'kv' may not include 'ops'"),
-                ("src/kv/view.cc", '#include "page.h"\n', 'src/kv/view.cc:1: "page.h" is no file under src/'),
-                ("src/kv/view.cc", '#include "../kv/page.h"\n', 'src/kv/view.cc:1: "../kv/page.h" is no file under src/'),
-                ("src/cellar/wine.cc", "", "src/cellar/wine.cc:1: room 'cellar' has no line"),
-                ("src/rooms.cmake", LAW + "octavo_room(tool client)\n", "src/rooms.cmake:6: room 'tool' may include 'client'"),
-                ("src/rooms.cmake", LAW.replace("room(base)", "room(base ops)"), "src/rooms.cmake:1: rooms include each other"),
-                ("src/kv/page.h", HEADER + '#include "kv/page.h"\n', "src/kv/page.h:1: files include each other"),
-                ("src/kv/long.cc", long_file, "src/kv/long.cc:501: 501 lines"),
-                ("src/kv/kv_utils.cc", "", "src/kv/kv_utils.cc:1: 'utils' in a name"),
-                ("src/base/common/file.cc", "", "src/base/common/file.cc:1: 'common' in a name"),
-                ("src/kv/view.cc", "\n// for Llama models\n", "src/kv/view.cc:2: 'Llama' names a model family"),
-                ("src/kv/view.cc", 'if (family == "gpt_oss") {}\n', "src/kv/view.cc:1: 'gpt_oss' names a model family"),
-                ("src/model/moe.cc", "// wants sm_90a\n", "src/model/moe.cc:1: 'sm_90a' names a GPU architecture"),
-                ("src/kv/view.cc", "// Hopper\n", "src/kv/view.cc:1: 'Hopper' names a GPU architecture"),
-                ("src/kv/view.cc", "#ifdef FAST\n", "src/kv/view.cc:1: conditional code"),
-                ("src/cuda/view.cc", "# if 1\n", "src/cuda/view.cc:1: conditional code"),
-                ("src/kv/view.cc", "#define FAST 1\n", "src/kv/view.cc:1: a macro"),
-                ("src/kv/view.cc", "// " + "TO" + "DO: more\n", "src/kv/view.cc:1: '" + "TO" + "DO'"),
-                ("scripts/run", "cd " + "/ro" + "ot/octavo\n", "scripts/run:1: '" + "/ro" + "ot/' is a path of one machine"),
-                ("docs/x.md", "at deb.debian" + ".org\n", "docs/x.md:1: 'deb.debian" + ".org' is a host's name"),
-                ("src/kv/view.cc", "#include <regex>\n", "src/kv/view.cc:1: <regex>"),
-                ("src/kv/view.h", HEADER + "#include <iostream>\n", "src/kv/view.h:3: <iostream>"),
-                ("src/kv/view.h", "#pragma once\n", "src/kv/view.h:1: a header begins by saying"),
-                ("src/kv/view.h", "// A view.\n", "src/kv/view.h:1: a header says #pragma once"),
+            (
+                "src/kv/view.cc",
+                '#include "kv/page.h"\n#include "ops/ops.h"\n',
+                "src/kv/view.cc:2: room 'kv' may not include 'ops'",
+            ),
+            ("src/kv/view_test.cc", '#include "ops/ops.h"\n', "src/kv/view_test.cc:1: room 'kv' may not include 'ops'"),
+            ("src/kv/view.cc", '#include "page.h"\n', 'src/kv/view.cc:1: "page.h" is no file under src/'),
+            ("src/kv/view.cc", '#include "../kv/page.h"\n', 'src/kv/view.cc:1: "../kv/page.h" is no file under src/'),
+            ("src/cellar/wine.cc", "", "src/cellar/wine.cc:1: room 'cellar' has no line"),
+            (
+                "src/rooms.cmake",
+                LAW + "octavo_room(tool client)\n",
+                "src/rooms.cmake:7: room 'tool' may include 'client'",
+            ),
+            (
+                "src/rooms.cmake",
+                LAW.replace("room(base)", "room(base ops)"),
+                "src/rooms.cmake:1: rooms include each other",
+            ),
+            ("src/kv/page.h", HEADER + '#include "kv/page.h"\n', "src/kv/page.h:1: files include each other"),
+            ("src/kv/long.cc", long_file, "src/kv/long.cc:501: 501 lines"),
+            ("src/kv/kv_utils.cc", "", "src/kv/kv_utils.cc:1: 'utils' in a name"),
+            ("src/base/common/file.cc", "", "src/base/common/file.cc:1: 'common' in a name"),
+            ("src/kv/view.cc", "\n// for Llama models\n", "src/kv/view.cc:2: 'Llama' names a model family"),
+            ("src/kv/view.cc", 'if (family == "gpt_oss") {}\n', "src/kv/view.cc:1: 'gpt_oss' names a model family"),
+            ("src/model/moe.cc", "// wants sm_90a\n", "src/model/moe.cc:1: 'sm_90a' names a GPU architecture"),
+            ("src/kv/view.cc", "// Hopper\n", "src/kv/view.cc:1: 'Hopper' names a GPU architecture"),
+            ("src/kv/view.cc", "#ifdef FAST\n", "src/kv/view.cc:1: conditional code"),
+            ("src/cuda/view.cc", "# if 1\n", "src/cuda/view.cc:1: conditional code"),
+            ("src/kv/view.cc", "#define FAST 1\n", "src/kv/view.cc:1: a macro"),
+            ("src/kv/view.cc", "// " + "TO" + "DO: more\n", "src/kv/view.cc:1: '" + "TO" + "DO'"),
+            (
+                "scripts/run",
+                "cd " + "/ro" + "ot/octavo\n",
+                "scripts/run:1: '" + "/ro" + "ot/' is a path of one machine",
+            ),
+            ("docs/x.md", "at deb.debian" + ".org\n", "docs/x.md:1: 'deb.debian" + ".org' is a host's name"),
+            ("src/kv/view.cc", "#include <regex>\n", "src/kv/view.cc:1: <regex>"),
+            ("src/kv/view.h", HEADER + "#include <iostream>\n", "src/kv/view.h:3: <iostream>"),
+            ("src/kv/view.h", "#pragma once\n", "src/kv/view.h:1: a header begins by saying"),
+            ("src/kv/view.h", "// A view.\n", "src/kv/view.h:1: a header says #pragma once"),
         ):
             with self.subTest(where):
                 files = CLEAN | {"src/ops/ops.h": HEADER} | {name: text}
@@ -80,7 +107,9 @@ class CheckTest(unittest.TestCase):
                 self.assertEqual(lines[1], f"check.py: {len(files)} files, one offence")
 
     def test_two_files_that_include_each_other(self):
-        code, lines = run_check(CLEAN | {"src/kv/a.h": HEADER + '#include "kv/b.h"\n', "src/kv/b.h": HEADER + '#include "kv/a.h"\n'})
+        code, lines = run_check(
+            CLEAN | {"src/kv/a.h": HEADER + '#include "kv/b.h"\n', "src/kv/b.h": HEADER + '#include "kv/a.h"\n'}
+        )
         self.assertEqual(code, 1)
         self.assertIn("src/kv/a.h -> src/kv/b.h -> src/kv/a.h", lines[0])
 
@@ -88,7 +117,10 @@ class CheckTest(unittest.TestCase):
         body = "int f(int a,\n      int b) {\n" + "  a += b;\n" * 60 + "}\n"
         code, lines = run_check(CLEAN | {"src/kv/f.cc": body, "src/kv/g.cc": "//\n" * 301}, "--sizes")
         self.assertEqual(code, 0)
-        self.assertEqual(lines[:2], ["long, look again: src/kv/g.cc: 301 lines", "long, look again: src/kv/f.cc:1: a function of 63 lines"])
+        self.assertEqual(
+            lines[:2],
+            ["long, look again: src/kv/g.cc: 301 lines", "long, look again: src/kv/f.cc:1: a function of 63 lines"],
+        )
 
 
 if __name__ == "__main__":
