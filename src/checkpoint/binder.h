@@ -69,8 +69,8 @@ struct RankOf {
 struct NameMap {
   // Hugging Face's full name -> the container's, empty when the container never has it. Null: equal names.
   std::function<std::string(const std::string& name)> file_name;
-  // Rows of one head if the container stores this weight's rotary rows as adjacent pairs (2i = row i, 2i + 1 = row i + D/2):
-  // they are put back into half-split order at load. 0: natural order.
+  // Rows of one head if the container stores this tensor's rotary rows as adjacent pairs (2i = row i, 2i + 1 = row i + D/2):
+  // they are put back into half-split order at load. 0: natural order. `name` is the full one, with ".weight" or ".bias".
   std::function<int(const std::string& name)> paired_rows;
   // Tensors that a loader may leave unread without a word (vision towers, rotary buffers). By the container's name.
   std::function<bool(const std::string& name)> ignorable;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "tensor/dtype.h"
 
 namespace octavo {
@@ -23,5 +24,15 @@ struct StoredTensor {
 
   std::string describe() const;  // "model.norm.weight bf16 [576]"
 };
+
+constexpr std::size_t kMaxStoredRank = 8;
+
+std::string shape_text(std::span<const std::int64_t> shape);  // "[128, 64]"
+
+// Bytes that `shape` numbers need (a scalar has shape []). Refuses negative sizes, partial blocks and more than 2^62 bytes.
+Result<std::int64_t> stored_bytes(DType dtype, std::span<const std::int64_t> shape);
+
+// All numbers as f32, whatever the alignment; f32, f16, bf16, f64 and e8m0 only. For vectors and scales.
+Result<std::vector<float>> read_floats(const StoredTensor& tensor);
 
 }  // namespace octavo

@@ -1,0 +1,299 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "base/log.h"
+#include "base/strings.h"
+#include "checkpoint/binder.h"
+#include "checkpoint/shard.h"
+#include "checkpoint/weight_memory.h"
+#include "checkpoint/weight_scale.h"
+
+namespace octavo {
+namespace {
+
+bool is_weight_dtype(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+    case DType::f16:
+    case DType::bf16:
+    case DType::e4m3:
+    case DType::q4_0:
+    case DType::q4_1:
+    case DType::q8_0:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Numbers that change what a weight or a cache means: none may go unread.
+bool is_scale_name(std::string_view name) {
+  if (is_kv_scale_name(name, nullptr)) return true;
+  for (const std::string_view ending :
+       {"weight_scale", "weight_scale_inv", "weight_scale_2", "weight_global_scale", "input_scale", "input_scale_ub",
+        "input_global_scale", "activation_scale", "output_scale", "pre_quant_scale"})
+    if (name.ends_with("." + std::string(ending))) return true;
+  return false;
+}
+
+Error tensor_error(const StoredTensor& tensor, const std::string& what, ErrorKind kind = ErrorKind::invalid) {
+  return Error(tensor.file + ": tensor " + octavo::quoted(tensor.name) + " " + what, kind);
+}
+
+Status check_shape(const StoredTensor& tensor, const std::vector<std::int64_t>& expected) {
+  if (tensor.shape == expected) return {};
+  return tensor_error(tensor, "has shape " + shape_text(tensor.shape) + ", expected " + shape_text(expected) +
+                                  "; the weights and the model's configuration do not belong together");
+}
+
+}  // namespace
+
+struct CheckpointBinder::State {
+  const Checkpoint& checkpoint;
+  Quantization quantization;
+  NameMap names;
+  RankOf rank;
+  WeightMemory memory;
+  std::vector<bool> used;                       // by position in checkpoint.tensors()
+  std::vector<std::string> attention_prefixes;  // whose KV scales were asked for, sorted at the end
+
+  std::string file_name(const std::string& name) const { return names.file_name ? names.file_name(name) : name; }
+
+  const StoredTensor* find(const std::string& name) const {
+    const std::string in_file = file_name(name);
+    return in_file.empty() ? nullptr : checkpoint.find(in_file);
+  }
+
+  const StoredTensor* use(const std::string& name) {
+    const StoredTensor* tensor = find(name);
+    if (tensor != nullptr) used[static_cast<std::size_t>(tensor - checkpoint.tensors().data())] = true;
+    return tensor;
+  }
+
+  Result<const StoredTensor*> require(const std::string& name);
+  Result<std::int64_t> paired_rows(const std::string& name, std::int64_t rows) const;
+  Result<WeightPart> part(const PartRequest& request, std::int64_t in);
+  Status append_vector(std::vector<float>& stacked, const PartRequest& request);
+  Result<Tensor> values(const StoredTensor& tensor, Range rows, Range cols, std::int64_t paired);
+  Status add_scales(WeightPart& part, const PartRequest& request, std::int64_t in, Range rows, Range cols,
+                    std::int64_t paired);
+};
+
+Result<const StoredTensor*> CheckpointBinder::State::require(const std::string& name) {
+  if (const StoredTensor* tensor = use(name)) return tensor;
+  const std::string in_file = file_name(name);
+  if (in_file.empty())
+    return Error(checkpoint.path() + ": this kind of file has no place for tensor " + octavo::quoted(name));
+  std::string message = checkpoint.path() + ": tensor " + octavo::quoted(in_file) + " is missing";
+  const std::string module = in_file.substr(0, in_file.rfind('.'));
+  for (const auto& [suffix, scheme] :
+       {std::pair(".weight_packed", "pack-quantized integers or nvfp4"), std::pair(".qweight", "AWQ or GPTQ"),
+        std::pair(".weight_quantized", "integers")})
+    if (checkpoint.find(module + suffix) != nullptr)
+      return Error(message + ", but " + octavo::quoted(module + suffix) +
+                       " is there: a quantization that is not supported (" + scheme + ")",
+                   ErrorKind::unsupported);
+  return Error(message + "; the checkpoint is not complete, or is of another family", ErrorKind::not_found);
+}
+
+Result<std::int64_t> CheckpointBinder::State::paired_rows(const std::string& name, std::int64_t rows) const {
+  const std::int64_t paired = names.paired_rows ? names.paired_rows(name) : 0;
+  if (paired < 0 || paired % 2 != 0 || (paired > 0 && rows % paired != 0))
+    return Error(checkpoint.path() + ": " + octavo::quoted(name) + ": " + std::to_string(rows) +
+                 " rows are not whole heads of " + std::to_string(paired) + " paired rows");
+  return paired;
+}
+
+Result<Tensor> CheckpointBinder::State::values(const StoredTensor& tensor, Range rows, Range cols,
+                                               std::int64_t paired) {
+  const std::int64_t file_row_bytes = dtype_bytes(tensor.dtype, tensor.shape[1]);
+  const std::int64_t row_bytes = dtype_bytes(tensor.dtype, cols.count);
+  const std::byte* data = nullptr;
+  if (paired == 0 && row_bytes == file_row_bytes) {
+    const auto share = tensor.bytes.subspan(static_cast<std::size_t>(rows.begin * row_bytes),
+                                            static_cast<std::size_t>(rows.count * row_bytes));
+    OCTAVO_TRY(data, memory.place(share, tensor.owner, tensor.dtype));
+  } else {
+    const std::byte* column = tensor.bytes.data() + dtype_bytes(tensor.dtype, cols.begin);
+    const auto copy = [&](std::int64_t first, std::int64_t count, std::byte* to) {
+      for (std::int64_t r = 0; r < count; ++r)
+        std::memcpy(to + r * row_bytes, column + file_row(rows.begin + first + r, paired) * file_row_bytes,
+                    static_cast<std::size_t>(row_bytes));
+    };
+    OCTAVO_TRY(data, memory.make(rows.count, row_bytes, copy));
+  }
+  return Tensor(data, tensor.dtype, {rows.count, cols.count});
+}
+
+Status CheckpointBinder::State::add_scales(WeightPart& part, const PartRequest& request, std::int64_t in, Range rows,
+                                           Range cols, std::int64_t paired) {
+  const StoredTensor* tensor = use(request.name + ".weight_scale");
+  if (tensor == nullptr) tensor = use(request.name + ".weight_scale_inv");
+  if (tensor == nullptr)
+    return Error(checkpoint.path() + ": tensor " + octavo::quoted(file_name(request.name + ".weight")) +
+                     " is e4m3, but has no weight_scale or weight_scale_inv beside it",
+                 ErrorKind::not_found);
+  OCTAVO_TRY(const WeightScale whole, read_weight_scale(*tensor, request.out, in, quantization));
+  OCTAVO_TRY(const WeightScale share,
+             cut_scale(whole, request.out, in, rows, cols, paired).in(tensor->file + ": " + tensor->name));
+  OCTAVO_TRY(const std::byte* data, memory.floats(share.numbers));
+  part.grain = share.grain;
+  part.block_rows = share.block_rows;
+  part.block_cols = share.block_cols;
+  part.scale = share.grain == ScaleGrain::block ? Tensor(data, DType::f32, {share.rows, share.cols})
+                                                : Tensor(data, DType::f32, {share.rows});
+  const StoredTensor* input = use(request.name + ".input_scale");
+  if (input == nullptr) input = use(request.name + ".activation_scale");
+  if (input == nullptr) return {};
+  OCTAVO_TRY(const float number, read_single_scale(*input));
+  OCTAVO_TRY(const std::byte* input_data, memory.floats(std::span(&number, 1)));
+  part.input_scale = Tensor(input_data, DType::f32, {1});
+  return {};
+}
+
+Result<WeightPart> CheckpointBinder::State::part(const PartRequest& request, std::int64_t in) {
+  const std::string name = request.name + ".weight";
+  OCTAVO_TRY(const StoredTensor* tensor, require(name));
+  OCTAVO_TRY(check_shape(*tensor, {request.out, in}));
+  if (!is_weight_dtype(tensor->dtype))
+    return tensor_error(*tensor,
+                        "is " + std::string(dtype_info(tensor->dtype).name) +
+                            ", but a weight must be f32, f16, bf16, e4m3 with a scale, q4_0, q4_1 or q8_0",
+                        ErrorKind::unsupported);
+  const std::string where = tensor->file + ": tensor " + octavo::quoted(tensor->name);
+  Range rows{0, request.out};
+  Range cols{0, in};
+  if (request.cut == Cut::rows) {
+    OCTAVO_TRY(rows, cut_range(request.out, request.unit, rank, true).in(where));
+  }
+  if (request.cut == Cut::columns) {
+    OCTAVO_TRY(cols, cut_range(in, request.unit, rank, false).in(where));
+    OCTAVO_TRY(check_grain(cols, in, dtype_info(tensor->dtype).block_elems).in(where));
+  }
+  OCTAVO_TRY(const std::int64_t paired, paired_rows(name, request.out));
+  WeightPart part;
+  OCTAVO_TRY(part.values, values(*tensor, rows, cols, paired));
+  if (tensor->dtype == DType::e4m3) {
+    OCTAVO_TRY(add_scales(part, request, in, rows, cols, paired));
+  }
+  return part;
+}
+
+Status CheckpointBinder::State::append_vector(std::vector<float>& stacked, const PartRequest& request) {
+  check(request.cut != Cut::columns, "a vector has no columns");
+  OCTAVO_TRY(const StoredTensor* tensor, require(request.name));
+  OCTAVO_TRY(check_shape(*tensor, {request.out}));
+  OCTAVO_TRY(const std::vector<float> whole, read_floats(*tensor));
+  for (std::size_t i = 0; i < whole.size(); ++i)
+    if (!std::isfinite(whole[i]))
+      return tensor_error(
+          *tensor, "holds " + std::to_string(whole[i]) + " at position " + std::to_string(i) + "; the file is damaged");
+  Range rows{0, request.out};
+  if (request.cut == Cut::rows) {
+    const std::string where = tensor->file + ": tensor " + octavo::quoted(tensor->name);
+    OCTAVO_TRY(rows, cut_range(request.out, request.unit, rank, true).in(where));
+  }
+  OCTAVO_TRY(const std::int64_t paired, paired_rows(request.name, request.out));
+  for (std::int64_t r = rows.begin; r < rows.end(); ++r)
+    stacked.push_back(whole[static_cast<std::size_t>(file_row(r, paired))]);
+  return {};
+}
+
+CheckpointBinder::CheckpointBinder(const Checkpoint& checkpoint, const Quantization& quantization, NameMap names,
+                                   Device& device, RankOf rank)
+    : state_(new State{checkpoint,
+                       quantization,
+                       std::move(names),
+                       rank,
+                       WeightMemory(device),
+                       std::vector<bool>(checkpoint.tensors().size()),
+                       {}}) {}
+
+CheckpointBinder::~CheckpointBinder() = default;
+
+Status CheckpointBinder::weight(Weight& target, std::span<const PartRequest> parts, std::int64_t in) {
+  check(!parts.empty() && in > 0, "a weight has at least one part and one column");
+  Weight weight;
+  for (const PartRequest& request : parts) {
+    OCTAVO_TRY(WeightPart part, state_->part(request, in));
+    check(weight.parts.empty() || part.values.size(1) == weight.in, "all parts of a weight share their columns");
+    weight.in = part.values.size(1);
+    weight.out += part.values.size(0);
+    weight.parts.push_back(std::move(part));
+  }
+  target = std::move(weight);
+  return {};
+}
+
+Status CheckpointBinder::vectors(Tensor& target, std::span<const PartRequest> parts) {
+  std::vector<float> stacked;
+  for (const PartRequest& request : parts) {
+    OCTAVO_TRY(state_->append_vector(stacked, request));
+  }
+  return constant(target, stacked);
+}
+
+Status CheckpointBinder::constant(Tensor& target, std::span<const float> values) {
+  OCTAVO_TRY(const std::byte* data, state_->memory.floats(values));
+  target = Tensor(data, DType::f32, {static_cast<std::int64_t>(values.size())});
+  return {};
+}
+
+bool CheckpointBinder::has(const std::string& name) const { return state_->find(name) != nullptr; }
+
+Result<StoredScales> CheckpointBinder::kv_scales(const std::string& prefix, int q_heads, int kv_heads) {
+  constexpr std::string_view kSuffix = ".k_scale";
+  const std::string in_file = state_->file_name(prefix + std::string(kSuffix));
+  if (!in_file.ends_with(kSuffix)) return StoredScales();  // a container without KV scales
+  const std::string file_prefix = in_file.substr(0, in_file.size() - kSuffix.size());
+  state_->attention_prefixes.push_back(file_prefix);
+  OCTAVO_TRY(StoredScales scales, read_kv_scales(state_->checkpoint, file_prefix, q_heads, kv_heads));
+  const auto cut = [&](std::vector<float>& heads) -> Status {
+    if (heads.empty()) return {};
+    const auto n = static_cast<std::int64_t>(heads.size());
+    OCTAVO_TRY(const Range share,
+               cut_range(n, 1, state_->rank, true).in("KV scales of " + octavo::quoted(file_prefix)));
+    heads = std::vector<float>(heads.begin() + share.begin, heads.begin() + share.end());
+    return {};
+  };
+  OCTAVO_TRY(cut(scales.key));
+  OCTAVO_TRY(cut(scales.value));
+  OCTAVO_TRY(cut(scales.query));
+  return scales;
+}
+
+Status CheckpointBinder::finish() const {
+  std::vector<std::string> prefixes = state_->attention_prefixes;
+  std::sort(prefixes.begin(), prefixes.end());
+  std::vector<std::string> unread;
+  for (std::size_t i = 0; i < state_->used.size(); ++i) {
+    const StoredTensor& tensor = state_->checkpoint.tensors()[i];
+    if (state_->used[i] || (state_->names.ignorable && state_->names.ignorable(tensor.name))) continue;
+    std::string prefix;
+    if (is_kv_scale_name(tensor.name, &prefix)) {
+      if (std::binary_search(prefixes.begin(), prefixes.end(), prefix)) continue;
+      return tensor_error(tensor, "is a scale tensor that belongs to no layer of this model");
+    }
+    if (is_scale_name(tensor.name))
+      return tensor_error(tensor,
+                          "is a scale tensor that nothing uses: the matrix it belongs to is missing or not e4m3");
+    if (tensor.name.ends_with("_zero_point")) {
+      const auto nonzero = [](std::byte byte) { return byte != std::byte{0}; };
+      if (!std::any_of(tensor.bytes.begin(), tensor.bytes.end(), nonzero)) continue;
+      return tensor_error(tensor, "is a zero point that is not zero: asymmetric quantization is not supported",
+                          ErrorKind::unsupported);
+    }
+    unread.push_back(tensor.name);
+  }
+  if (unread.empty()) return {};
+  const std::size_t shown = std::min<std::size_t>(unread.size(), 3);
+  log::warn("tensors of the checkpoint are not used",
+            {{"count", unread.size()}, {"first", join(std::span(unread).first(shown), ", ")}});
+  return {};
+}
+
+std::vector<Buffer> CheckpointBinder::take_buffers() { return state_->memory.take_buffers(); }
+
+}  // namespace octavo
