@@ -1,5 +1,5 @@
-// CpuAttentionPlan: a step's attention cut into pieces of work, each a block of query rows of one sequence and one KV head.
-// The cut depends on the batch, the result of a row does not.
+// CpuAttentionPlan: a step's attention cut into pieces of work, each a block of query rows of one sequence and one KV
+// head. The cut depends on the batch, the result of a row does not.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,10 @@ class CpuAttentionPlan final : public AttentionPlan {
  public:
   void make(const PlanAttentionArgs& args);
   const std::vector<AttentionPiece>& pieces() const { return pieces_; }
+  int kv_heads() const { return kv_heads_; }
 
  private:
+  int kv_heads_ = 0;
   std::vector<AttentionPiece> pieces_;  // the longest contexts first, so that no thread waits for one at the end
 };
 

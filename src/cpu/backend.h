@@ -1,8 +1,8 @@
 // The processor's wing: the embedded default and the oracle of the tests.
 //
-// `plain` is written for reading and sums in double where it matters; the other paths use vector instructions and are chosen
-// at run time by what the processor has. Every path computes each output element in an order that depends on its own inputs
-// only, with `deterministic`: alone or in a batch, whole or in chunks, the bits are the same.
+// `plain` is written for reading and sums in double where it matters; the other paths use vector instructions and are
+// chosen at run time by what the processor has. Every path computes each output element in an order that depends on its
+// own inputs only, with `deterministic`: alone or in a batch, whole or in chunks, the bits are the same.
 #pragma once
 
 #include <memory>

@@ -15,10 +15,14 @@ Isa best_isa() {
 
 std::string_view name_of(Isa isa) {
   switch (isa) {
-    case Isa::plain: return "plain";
-    case Isa::avx2: return "avx2";
-    case Isa::avx512: return "avx512";
-    case Isa::amx: return "amx";
+    case Isa::plain:
+      return "plain";
+    case Isa::avx2:
+      return "avx2";
+    case Isa::avx512:
+      return "avx512";
+    case Isa::amx:
+      return "amx";
   }
   return "?";
 }

@@ -1,8 +1,9 @@
-// Kernels: which function serves a verb on a path. Every entry is set: a path that has no own function uses the plain one.
+// Kernels: which function serves a verb on a path. Every entry is set: a path that has no own function uses the plain
+// one.
 //
-// A file compiled for an instruction set must not include a header with inline functions (this one included): the linker
-// keeps one copy of each, and if that is the vector one, a processor without it stops. So such files hold static functions
-// over raw pointers and plain structs; the functions of this table live in ordinary files that call them.
+// A file compiled for an instruction set must not include a header with inline functions (this one included): the
+// linker keeps one copy of each, and if that is the vector one, a processor without it stops. So such files hold static
+// functions over raw pointers and plain structs; the functions of this table live in ordinary files that call them.
 #pragma once
 
 #include "base/parallel.h"

@@ -1,0 +1,116 @@
+#include "cpu/cache_rows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/check.h"
+#include "kv/codec.h"
+
+namespace octavo::cpu {
+
+namespace {
+
+bool has_given_scale(const KvSegment& segment) {
+  return is_8bit(segment.elem) && (segment.grain == KvGrain::tensor || segment.grain == KvGrain::head);
+}
+
+std::byte* page_of(const KvView& view, std::int64_t slot) {
+  return view.pages + slot / view.page_size * view.page_bytes;
+}
+
+void count_row(const float* row, int width, RowCounts& counts) {
+  counts.written += static_cast<std::uint64_t>(width);
+  for (int i = 0; i < width; ++i) counts.amax = std::max(counts.amax, std::fabs(row[i]));  // max(a, NaN) is a
+}
+
+void write_int8(const float* row, int width, std::byte* to, std::int64_t step, std::byte* scale_to, RowCounts& counts) {
+  const float amax = row_amax(row, width);
+  const std::uint16_t scale = int8_scale(amax);
+  const float inverse = int8_inverse(scale);
+  const float limit = 127.0f * f32_from_bf16(scale);
+  for (int i = 0; i < width; ++i) {
+    to[i * step] = static_cast<std::byte>(int8_from_f32(row[i], inverse));
+    if (std::fabs(row[i]) > limit && scale != 0) ++counts.saturated;  // infinities, and what is beyond 2^127
+  }
+  std::memcpy(scale_to, &scale, sizeof scale);
+}
+
+void write_float8(KvElem elem, float scale, const float* row, int width, std::byte* to, std::int64_t step,
+                  RowCounts& counts) {
+  for (int i = 0; i < width; ++i) {
+    const float x = row[i] / scale;
+    to[i * step] = static_cast<std::byte>(encode8(elem, x));
+    if (std::fabs(x) > max_value(elem)) ++counts.saturated;
+  }
+}
+
+}  // namespace
+
+void write_cache_row(const KvView& view, const PageLayout& layout, int segment, int head, std::int32_t slot,
+                     const float* row, RowCounts& counts) {
+  const KvSegment& kind = view.format.segments[segment];
+  const int place = slot % view.page_size;
+  std::byte* page = page_of(view, slot);
+  std::byte* to = page + layout.segments[segment].row(head, place);
+  const std::int64_t step = layout.segments[segment].step;
+  count_row(row, kind.width, counts);
+  switch (kind.elem) {
+    case KvElem::f32:
+      for (int i = 0; i < kind.width; ++i) std::memcpy(to + i * step, &row[i], sizeof(float));
+      return;
+    case KvElem::bf16:
+      for (int i = 0; i < kind.width; ++i) {
+        const std::uint16_t bits = bf16_from_f32(row[i]);
+        std::memcpy(to + i * step, &bits, sizeof bits);
+      }
+      return;
+    case KvElem::int8:
+      return write_int8(row, kind.width, to, step, page + layout.segments[segment].scale(head, place), counts);
+    case KvElem::e4m3:
+    case KvElem::e5m2:
+      return write_float8(kind.elem, has_given_scale(kind) ? view.scales[segment][head] : 1.0f, row, kind.width, to,
+                          step, counts);
+  }
+}
+
+void read_cache_row(const KvView& view, const PageLayout& layout, int segment, int head, std::int64_t slot,
+                    double* row) {
+  const KvSegment& kind = view.format.segments[segment];
+  const auto place = static_cast<int>(slot % view.page_size);
+  const std::byte* page = page_of(view, slot);
+  const std::byte* from = page + layout.segments[segment].row(head, place);
+  const std::int64_t step = layout.segments[segment].step;
+  if (kind.elem == KvElem::f32 || kind.elem == KvElem::bf16) {
+    for (int i = 0; i < kind.width; ++i) {
+      float number = 0.0f;
+      std::uint16_t bits = 0;
+      if (kind.elem == KvElem::f32) std::memcpy(&number, from + i * step, sizeof number);
+      if (kind.elem == KvElem::bf16) std::memcpy(&bits, from + i * step, sizeof bits);
+      row[i] = kind.elem == KvElem::f32 ? number : f32_from_bf16(bits);
+    }
+    return;
+  }
+  double scale = has_given_scale(kind) ? view.scales[segment][head] : 1.0;
+  if (kind.grain == KvGrain::token_head) {
+    std::uint16_t bits;
+    std::memcpy(&bits, page + layout.segments[segment].scale(head, place), sizeof bits);
+    scale = f32_from_bf16(bits);
+  }
+  for (int i = 0; i < kind.width; ++i) row[i] = scale * decode8(kind.elem, static_cast<std::uint8_t>(from[i * step]));
+}
+
+void check_view(const KvView& view, const PageLayout& layout) {
+  check(view.format.num_segments == 2 && view.format.segments[0].heads == view.format.segments[1].heads,
+        "a cache record has two segments of as many heads");
+  check(view.pages != nullptr && view.page_size > 0 && view.page_bytes >= layout.bytes,
+        "pages are too small for their format");
+  for (int i = 0; i < view.format.num_segments; ++i) {
+    const KvSegment& segment = view.format.segments[i];
+    check((segment.elem == KvElem::int8) == (segment.grain == KvGrain::token_head),
+          "int8 has a scale a token and head");
+    check(!has_given_scale(segment) || view.scales[i] != nullptr, "a scale of the cache was not delivered");
+  }
+}
+
+}  // namespace octavo::cpu

@@ -1,0 +1,77 @@
+// delta_rule in its recurrent form: token by token, the state rounded to float32 after each, so that chunks do not
+// matter.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "cpu/plain.h"
+#include "cpu/rows.h"
+
+namespace octavo::cpu::plain {
+
+namespace {
+
+constexpr double kEps = 1e-6;
+
+std::vector<double> unit_row(const Tensor& x, std::int64_t t, std::int64_t head, double scale) {
+  const auto width = static_cast<std::size_t>(x.size(2));
+  std::vector<float> row(width);
+  load_row(row_at(x, t, head), x.dtype(), x.size(2), row.data());
+  double squares = 0.0;
+  for (const float v : row) squares += static_cast<double>(v) * v;
+  std::vector<double> unit(width);
+  for (std::size_t i = 0; i < width; ++i) unit[i] = row[i] / std::sqrt(squares + kEps) * scale;
+  return unit;
+}
+
+// One token of one value head. state [key_width, value_width].
+void step(const DeltaRuleArgs& args, std::int64_t t, std::int64_t head, float* state) {
+  const std::int64_t key_width = args.k.size(2);
+  const std::int64_t value_width = args.v.size(2);
+  const std::int64_t key_head = head / (args.v.size(1) / args.k.size(1));
+  const std::vector<double> q = unit_row(args.q, t, key_head, 1.0 / std::sqrt(static_cast<double>(key_width)));
+  const std::vector<double> k = unit_row(args.k, t, key_head, 1.0);
+  const double decay = std::exp(static_cast<double>(reinterpret_cast<const float*>(row_at(args.decay, t))[head]));
+  const double beta = reinterpret_cast<const float*>(row_at(args.beta, t))[head];
+  std::vector<float> v(static_cast<std::size_t>(value_width));
+  load_row(row_at(args.v, t, head), args.v.dtype(), value_width, v.data());
+  for (std::int64_t c = 0; c < value_width; ++c) {
+    double read = 0.0;
+    for (std::int64_t r = 0; r < key_width; ++r)
+      read += k[static_cast<std::size_t>(r)] * decay * state[r * value_width + c];
+    const double delta = beta * (v[static_cast<std::size_t>(c)] - read);
+    double out = 0.0;
+    for (std::int64_t r = 0; r < key_width; ++r) {
+      float& s = state[r * value_width + c];
+      const double next = decay * s + k[static_cast<std::size_t>(r)] * delta;
+      out += q[static_cast<std::size_t>(r)] * next;
+      s = static_cast<float>(next);
+    }
+    v[static_cast<std::size_t>(c)] = static_cast<float>(out);
+  }
+  store_row(v.data(), value_width, row_at(args.out, t, head), args.out.dtype());
+}
+
+}  // namespace
+
+void delta_rule(ThreadPool& pool, const DeltaRuleArgs& args) {
+  const std::int64_t heads = args.v.size(1);
+  const std::int64_t record = heads * args.k.size(2) * args.v.size(2);
+  check(heads % args.k.size(1) == 0 && args.q.size(2) == args.k.size(2) && args.state.contiguous() &&
+            args.state.size(1) == heads && args.state.elements() == args.state.size(0) * record,
+        "shapes of delta_rule");
+  const std::int32_t* records = ints(args.records);
+  const std::int32_t* query_start = ints(args.batch.query_start);
+  const std::int32_t* context = ints(args.batch.context);
+  pool.run(args.batch.num_seqs * heads, [&](std::int64_t piece) {
+    const std::int64_t seq = piece / heads;
+    const std::int64_t head = piece % heads;
+    check(records[seq] >= 0 && records[seq] < args.state.size(0), "a record beyond the states");
+    float* state = args.state.data<float>() + records[seq] * record + head * (record / heads);
+    const bool fresh = context[seq] == query_start[seq + 1] - query_start[seq];
+    if (fresh) std::fill(state, state + record / heads, 0.0f);
+    for (std::int64_t t = query_start[seq]; t < query_start[seq + 1]; ++t) step(args, t, head, state);
+  });
+}
+
+}  // namespace octavo::cpu::plain

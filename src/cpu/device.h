@@ -1,0 +1,37 @@
+// CpuDevice: the host's own memory as a device. Every call has finished when it returns; a recording is a kept closure.
+// allocate() refuses what exceeds the memory that is really there (cpu/memory.h), earlier allocations that nobody has
+// touched yet counted as taken: the system's promise of more is not relied on.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "tensor/device.h"
+
+namespace octavo::cpu {
+
+class CpuDevice final : public Device {
+ public:
+  explicit CpuDevice(std::string description) : description_(std::move(description)) {}
+
+  std::string describe() const override { return description_; }
+  MemoryInfo memory() const override;
+
+  Result<Buffer> allocate(std::size_t bytes, const std::string& purpose) override;
+  void fill_zero(std::byte* data, std::size_t bytes) override;
+  Result<Buffer> adopt(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
+                       const std::string& purpose) override;
+  void upload(std::byte* to, std::span<const std::byte> from) override;
+  void download(std::span<std::byte> to, const std::byte* from) override;
+  void synchronize() override {}
+  Result<std::unique_ptr<Recording>> record(std::function<void()> work) override;
+
+ private:
+  std::string description_;
+  // Shared with the buffers, which may outlive the device.
+  std::shared_ptr<std::atomic<std::size_t>> allocated_ = std::make_shared<std::atomic<std::size_t>>(0);
+};
+
+}  // namespace octavo::cpu

@@ -1,0 +1,35 @@
+#include "cpu/ops.h"
+
+#include "cpu/attention_plan.h"
+#include "cpu/plain.h"
+
+namespace octavo::cpu {
+
+void CpuOps::embed(const EmbedArgs& args) { plain::embed(pool_, args); }
+void CpuOps::rms_norm(const RmsNormArgs& args) { kernels_.rms_norm(pool_, args); }
+void CpuOps::add_rms_norm(const AddRmsNormArgs& args) { kernels_.add_rms_norm(pool_, args); }
+void CpuOps::linear(const LinearArgs& args) { kernels_.linear(pool_, args, deterministic_); }
+void CpuOps::grouped_linear(const GroupedLinearArgs& args) { kernels_.grouped_linear(pool_, args, deterministic_); }
+void CpuOps::route(const RouteArgs& args) { plain::route(pool_, args); }
+void CpuOps::rope(const RopeArgs& args) { kernels_.rope(pool_, args); }
+void CpuOps::gated_activation(const GatedActivationArgs& args) { kernels_.gated_activation(pool_, args); }
+
+// The processor rounds no query: float32 as it comes from norm, rope and rotation.
+QuerySpec CpuOps::query_spec(const KvFormat&) const { return QuerySpec{}; }
+void CpuOps::kv_write(const KvWriteArgs& args) { kernels_.kv_write(pool_, args); }
+std::unique_ptr<AttentionPlan> CpuOps::make_plan(int, int) { return std::make_unique<CpuAttentionPlan>(); }
+void CpuOps::plan_attention(const PlanAttentionArgs& args) { static_cast<CpuAttentionPlan&>(args.plan).make(args); }
+void CpuOps::attention(const AttentionArgs& args) { kernels_.attention(pool_, args, deterministic_); }
+
+void CpuOps::conv_update(const ConvUpdateArgs& args) { plain::conv_update(pool_, args); }
+void CpuOps::delta_rule(const DeltaRuleArgs& args) { kernels_.delta_rule(pool_, args); }
+
+void CpuOps::gather(const GatherArgs& args) { plain::gather(pool_, args); }
+void CpuOps::add(const AddArgs& args) { plain::add(pool_, args); }
+void CpuOps::scale(const ScaleArgs& args) { plain::scale(pool_, args); }
+void CpuOps::absmax(const AbsmaxArgs& args) { plain::absmax(pool_, args); }
+
+void CpuOps::sample(const SampleArgs& args) { plain::sample(pool_, args); }
+void CpuOps::log_probs(const LogProbsArgs& args) { plain::log_probs(pool_, args); }
+
+}  // namespace octavo::cpu

@@ -1,0 +1,26 @@
+// Rows of numbers of any activation dtype (f32, f16, bf16) as float32 and back, nearest even. For the plain verbs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tensor/tensor.h"
+
+namespace octavo::cpu {
+
+// Where row i of a tensor begins (rank 2), or row (i, j) (rank 3).
+std::byte* row_at(const Tensor& tensor, std::int64_t i);
+std::byte* row_at(const Tensor& tensor, std::int64_t i, std::int64_t j);
+
+// n numbers, `stride` elements apart.
+void load_row(const std::byte* from, DType dtype, std::int64_t n, float* to, std::int64_t stride = 1);
+void store_row(const float* from, std::int64_t n, std::byte* to, DType dtype);
+
+// x as the dtype holds it.
+float rounded_to(DType dtype, float x);
+
+// i32 numbers of a contiguous tensor.
+const std::int32_t* ints(const Tensor& tensor);
+const float* floats(const Tensor& tensor);  // nullptr for an empty one
+
+}  // namespace octavo::cpu

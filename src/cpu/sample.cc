@@ -1,0 +1,142 @@
+// sample: the steps of ops/sampling.h in their order.
+//
+// Where that leaves a choice: a NaN logit counts as -inf. Among equal logits the lower id is the better one, so top-k
+// keeps exactly k. top-p keeps the best tokens until their share reaches p, the one that reaches it included. The draw
+// walks the kept tokens by id. If every token is banned, the bans are void: the best token of the unchanged logits is
+// taken.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "cpu/plain.h"
+#include "cpu/rows.h"
+
+namespace octavo::cpu::plain {
+
+namespace {
+
+constexpr float kBanned = -std::numeric_limits<float>::infinity();
+
+std::int32_t argmax(const float* logits, std::int64_t vocab) {
+  std::int32_t best = 0;
+  float best_logit = kBanned;
+  for (std::int64_t i = 0; i < vocab; ++i)
+    if (logits[i] > best_logit) {  // never true of a NaN
+      best = static_cast<std::int32_t>(i);
+      best_logit = logits[i];
+    }
+  return best;
+}
+
+struct Candidate {
+  float p = 0.0f;  // relative to the best token's
+  std::int32_t id = 0;
+};
+bool better(const Candidate& a, const Candidate& b) { return a.p != b.p ? a.p > b.p : a.id < b.id; }
+
+double mass(std::vector<Candidate>::const_iterator begin, std::vector<Candidate>::const_iterator end) {
+  double sum = 0.0;
+  for (; begin != end; ++begin) sum += begin->p;
+  return sum;
+}
+
+void adjust(const SampleArgs& args, const SampleRow& row, float* logits) {
+  const std::int64_t vocab = args.logits.size(1);
+  for (std::int64_t i = row.bias_begin; i < row.bias_end; ++i) {
+    const std::int32_t id = args.bias_ids.data<std::int32_t>()[i];
+    check(id >= 0 && id < vocab, "a biased token beyond the vocabulary");
+    logits[id] += args.bias_values.data<float>()[i];
+  }
+  for (std::int64_t i = row.seen_begin; i < row.seen_end; ++i) {
+    const std::int32_t id = args.seen_ids.data<std::int32_t>()[i];
+    const std::int32_t count = args.seen_counts.data<std::int32_t>()[i];
+    check(id >= 0 && id < vocab, "a seen token beyond the vocabulary");
+    float& logit = logits[id];
+    logit = logit > 0 ? logit / row.repetition_penalty : logit * row.repetition_penalty;
+    if (count > 0) logit -= row.frequency_penalty * static_cast<float>(count) + row.presence_penalty;
+  }
+}
+
+// All tokens that min-p keeps, by id.
+std::vector<Candidate> candidates_of(const SampleRow& row, const float* logits, std::int64_t vocab, float max) {
+  std::vector<Candidate> candidates;
+  candidates.reserve(static_cast<std::size_t>(vocab));
+  const float inverse = 1.0f / row.temperature;
+  for (std::int64_t i = 0; i < vocab; ++i) {
+    if (!(logits[i] > kBanned)) continue;
+    const float p = logits[i] == max ? 1.0f : std::exp((logits[i] - max) * inverse);
+    if (p > 0.0f && p >= row.min_p) candidates.push_back({p, static_cast<std::int32_t>(i)});
+  }
+  return candidates;
+}
+
+void keep_top_k(std::vector<Candidate>& candidates, std::int32_t k) {
+  if (k <= 0 || static_cast<std::size_t>(k) >= candidates.size()) return;
+  std::nth_element(candidates.begin(), candidates.begin() + k, candidates.end(), better);
+  candidates.resize(static_cast<std::size_t>(k));
+}
+
+// Halves the range in which the last kept token lies: linear time however flat the distribution is.
+void keep_top_p(std::vector<Candidate>& candidates, float top_p) {
+  if (top_p >= 1.0f) return;
+  const double target = top_p * mass(candidates.begin(), candidates.end());
+  auto begin = candidates.begin();  // everything before is kept, with `sum`
+  auto end = candidates.end();      // everything from here on is not needed
+  double sum = 0.0;
+  while (end - begin > 1) {
+    const auto middle = begin + (end - begin) / 2;
+    std::nth_element(begin, middle, end, better);
+    const double half = mass(begin, middle);
+    if (sum + half >= target) {
+      end = middle;
+    } else {
+      sum += half;
+      begin = middle;
+    }
+  }
+  candidates.erase(end, candidates.end());
+}
+
+std::int32_t draw(const SampleRow& row, std::vector<Candidate>& candidates, bool unordered) {
+  if (unordered)
+    std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
+  const double target = uniform_from(row.seed, row.position) * mass(candidates.begin(), candidates.end());
+  double sum = 0.0;
+  for (const Candidate& candidate : candidates)
+    if ((sum += candidate.p) > target) return candidate.id;
+  return candidates.back().id;
+}
+
+std::int32_t sample_row(const SampleArgs& args, const SampleRow& row, const float* unchanged) {
+  const std::int64_t vocab = args.logits.size(1);
+  std::vector<float> changed;
+  const float* logits = unchanged;
+  if (row.bias_end > row.bias_begin || row.seen_end > row.seen_begin) {
+    changed.assign(unchanged, unchanged + vocab);
+    adjust(args, row, changed.data());
+    logits = changed.data();
+  }
+  std::int32_t best = argmax(logits, vocab);
+  if (!(logits[best] > kBanned)) return argmax(unchanged, vocab);
+  if (row.temperature <= 0.0f) return best;
+  std::vector<Candidate> candidates = candidates_of(row, logits, vocab, logits[best]);
+  const bool cut = (row.top_k > 0 && static_cast<std::size_t>(row.top_k) < candidates.size()) || row.top_p < 1.0f;
+  keep_top_k(candidates, row.top_k);
+  keep_top_p(candidates, row.top_p);
+  return candidates.size() == 1 ? candidates[0].id : draw(row, candidates, cut);
+}
+
+}  // namespace
+
+void sample(ThreadPool& pool, const SampleArgs& args) {
+  const std::int64_t rows = args.logits.size(0);
+  check(args.logits.dtype() == DType::f32 && args.out.elements() == rows && (rows == 0 || args.rows != nullptr),
+        "shapes of sample");
+  auto* out = args.out.data<std::int32_t>();
+  pool.run(rows, [&](std::int64_t i) {
+    out[i] = sample_row(args, args.rows[i], reinterpret_cast<const float*>(row_at(args.logits, i)));
+  });
+}
+
+}  // namespace octavo::cpu::plain
