@@ -1,7 +1,8 @@
 // Stop strings in streamed text: no part of one is ever shown, and how the text is cut into deltas changes nothing.
 //
-// The match that ends first counts; of several that end at the same byte, the longest. push() holds back the longest end of
-// the text that could begin a stop string; finish() gives it out when the text is over. Text after a match is dropped.
+// The match that ends first counts; of several that end at the same byte, the longest. push() holds back the longest
+// end of the text that could begin a stop string; finish() gives it out when the text is over. Text after a match is
+// dropped.
 #pragma once
 
 #include <cstddef>
