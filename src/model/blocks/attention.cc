@@ -1,0 +1,94 @@
+#include "model/blocks/attention.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace octavo {
+namespace {
+
+KvScales scales_from(StoredScales stored) {
+  KvScales scales;
+  if (stored.key.empty() && stored.value.empty() && stored.query.empty()) return scales;
+  scales.source = ScaleSource::checkpoint;
+  scales.key = std::move(stored.key);
+  scales.value = std::move(stored.value);
+  scales.query = std::move(stored.query);
+  scales.per_head = stored.per_head;
+  return scales;
+}
+
+}  // namespace
+
+Attention::Attention(const AttentionConfig& config, RankOf rank)
+    : config_(config),
+      rank_(rank),
+      q_heads_(config.q_heads / rank.size),
+      kv_heads_(std::max(1, config.kv_heads / rank.size)) {
+  if (config.qk_norm) {
+    q_norm_.emplace(config.head_dim, config.norm_eps);
+    k_norm_.emplace(config.head_dim, config.norm_eps);
+  }
+}
+
+Status Attention::visit(Binder& binder, const std::string& prefix) {
+  const std::int64_t width = config_.head_dim;
+  const std::array<PartRequest, 3> parts = {{{prefix + ".q_proj", config_.q_heads * width, Cut::rows, width},
+                                             {prefix + ".k_proj", config_.kv_heads * width, Cut::rows, width},
+                                             {prefix + ".v_proj", config_.kv_heads * width, Cut::rows, width}}};
+  OCTAVO_TRY(binder.weight(qkv_, parts, config_.hidden));
+  const PartRequest output{prefix + ".o_proj", config_.hidden, Cut::columns, width};
+  OCTAVO_TRY(binder.weight(output_, {&output, 1}, config_.q_heads * width));
+  if (config_.bias) {
+    std::array<PartRequest, 3> biases = parts;
+    for (PartRequest& bias : biases) bias.name += ".bias";
+    OCTAVO_TRY(binder.vectors(qkv_bias_, biases));
+    OCTAVO_TRY(binder.vector(output_bias_, prefix + ".o_proj.bias", config_.hidden));
+  }
+  if (q_norm_) {
+    OCTAVO_TRY(q_norm_->visit(binder, prefix + ".q_norm"));
+    OCTAVO_TRY(k_norm_->visit(binder, prefix + ".k_norm"));
+  }
+  OCTAVO_TRY(StoredScales stored, binder.kv_scales(prefix, config_.q_heads, config_.kv_heads));
+  kv_scales_ = scales_from(std::move(stored));
+  return {};
+}
+
+void Attention::forward(Step& step, const RopeRule& rope, const Tensor& x, const Tensor& out) const {
+  const Arena::Scope scope(step.arena);
+  const std::int64_t tokens = x.size(0);
+  const int width = config_.head_dim;
+  const GroupStep& group = step.group_of(config_.layer);
+  const KvView kv = step.store.view(config_.layer, group.page_table);
+
+  const std::int64_t q_columns = std::int64_t{q_heads_} * width;
+  const std::int64_t kv_columns = std::int64_t{kv_heads_} * width;
+  const Tensor qkv = step.take(tokens, q_columns + 2 * kv_columns);
+  step.ops.linear({x, qkv_, qkv_bias_, qkv});
+
+  const QuerySpec form = step.ops.query_spec(kv.format);
+  Query query;
+  query.values = step.arena.take(form.dtype, {tokens, q_heads_, width * form.width_factor});
+  if (form.has_scale) query.scale = step.arena.take(DType::f32, {tokens, q_heads_});
+  step.ops.kv_write({.q = qkv.columns(0, q_columns).split_last(q_heads_, width),
+                     .k = qkv.columns(q_columns, kv_columns).split_last(kv_heads_, width),
+                     .v = qkv.columns(q_columns + kv_columns, kv_columns).split_last(kv_heads_, width),
+                     .q_norm = q_norm_ ? &q_norm_->rule() : nullptr,
+                     .k_norm = k_norm_ ? &k_norm_->rule() : nullptr,
+                     .rope = rope,
+                     .positions = step.batch.positions,
+                     .slots = group.slots,
+                     .kv = kv,
+                     .query = query});
+
+  AttentionRule rule;
+  rule.scale = 1.0f / std::sqrt(static_cast<float>(width));
+  rule.window = config_.window;
+  const Tensor mixed = step.take(tokens, q_columns);
+  step.ops.attention({query, kv, step.batch, *group.plan, rule, mixed.split_last(q_heads_, width)});
+
+  step.ops.linear({mixed, output_, rank_.rank == 0 ? output_bias_ : Tensor(), out});
+  step.comm.all_reduce(out);
+}
+
+}  // namespace octavo

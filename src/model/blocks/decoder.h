@@ -1,0 +1,49 @@
+// Decoder: the pre-norm stack that llama and its relatives share: x += attention(norm(x)); x += mlp(norm(x)); then a last norm
+// and the head. A family says its sizes and switches; what only one family has stays in that family's file.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "model/blocks/attention.h"
+#include "model/blocks/embedding.h"
+#include "model/blocks/mlp.h"
+#include "model/config.h"
+#include "model/rope.h"
+
+namespace octavo {
+
+struct DecoderConfig {
+  DenseConfig dense;
+  RopeConfig rope;
+  bool qk_norm = false;
+  std::vector<int> windows;  // per layer; 0: full
+};
+
+class Decoder {
+ public:
+  Decoder(const DecoderConfig& config, RankOf rank);
+
+  Status visit(Binder& binder, const std::string& prefix);  // "model"
+  Tensor forward(Step& step);
+  std::vector<KvScales> kv_scales() const;
+
+ private:
+  struct Layer {
+    Norm norm_in;
+    Attention attention;
+    Norm norm_mid;
+    Mlp mlp;
+  };
+  DecoderConfig config_;
+  Embedding embedding_;
+  std::vector<Layer> layers_;
+  Norm norm_out_;
+  Head head_;
+  RopeRule rope_;
+};
+
+// The family's facts completed by the sizes of such a model. Refuses a tensor parallel size that does not divide it.
+Result<ModelSpec> decoder_spec(const DecoderConfig& config, RankOf rank, ModelSpec facts);
+
+}  // namespace octavo

@@ -1,0 +1,30 @@
+// Mlp: down(silu(gate x) * up x).
+#pragma once
+
+#include <string>
+
+#include "model/model.h"
+
+namespace octavo {
+
+class Mlp {
+ public:
+  Mlp(int hidden, int intermediate, bool bias, RankOf rank)
+      : hidden_(hidden), intermediate_(intermediate), bias_(bias), rank_(rank) {}
+
+  Status visit(Binder& binder, const std::string& prefix);  // "model.layers.3.mlp"
+  // x, out: [tokens, hidden]
+  void forward(Step& step, const Tensor& x, const Tensor& out) const;
+
+ private:
+  int hidden_;
+  int intermediate_;  // of the whole model
+  bool bias_;
+  RankOf rank_;
+  Weight gate_up_;  // [2 intermediate / ranks, hidden]
+  Tensor gate_up_bias_;
+  Weight down_;  // [hidden, intermediate / ranks]
+  Tensor down_bias_;
+};
+
+}  // namespace octavo

@@ -1,0 +1,117 @@
+// What make_model reads from a config, in both dialects, and what it refuses.
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/file.h"
+#include "model/model.h"
+
+namespace octavo {
+namespace {
+
+constexpr const char* kConfig = R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 64, "intermediate_size": 128,
+  "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 96, "rms_norm_eps": 1e-5,
+  "max_position_embeddings": 512, "rope_theta": 10000.0, "torch_dtype": "bfloat16", "eos_token_id": [2, 3]})";
+
+class Families : public testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/octavo-families-XXXXXX";
+    folder_ = ::mkdtemp(name);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  // The config with one key changed (or removed, with null), through make_model.
+  Result<std::unique_ptr<Model>> with(const std::string& key, const Json& value, const ConfigOverrides& overrides = {}) {
+    Json config = Json::parse(kConfig);
+    config[key] = value;
+    EXPECT_TRUE(write_file(folder_ + "/config.json", config.dump()));
+    auto checkpoint = Checkpoint::open(folder_, LoadFormat::dummy);
+    EXPECT_TRUE(checkpoint);
+    return make_model(*checkpoint, overrides);
+  }
+  std::string refusal(const std::string& key, const Json& value) {
+    const auto made = with(key, value);
+    return made ? "accepted" : made.error().message();
+  }
+
+  std::string folder_;
+};
+
+TEST_F(Families, ReadsTheFacts) {
+  const auto model = with("head_dim", 32);
+  ASSERT_TRUE(model) << model.error().message();
+  const ModelSpec& spec = (*model)->spec();
+  EXPECT_EQ(spec.family, "llama");
+  EXPECT_EQ(spec.vocab, 96);
+  EXPECT_EQ(spec.max_positions, 512);
+  EXPECT_EQ(spec.layers.size(), 2u);
+  EXPECT_EQ(spec.layers[1].head_dim, 32);
+  EXPECT_EQ(spec.layers[1].kv_heads, 2);
+  EXPECT_EQ(spec.eos, (std::vector<std::int32_t>{2, 3}));
+  EXPECT_EQ(spec.stored_dtype, "bfloat16");
+}
+
+TEST_F(Families, DefaultsOfMissingKeys) {
+  const auto model = with("num_key_value_heads", nullptr);
+  ASSERT_TRUE(model) << model.error().message();
+  EXPECT_EQ((*model)->spec().layers[0].kv_heads, 4);
+  EXPECT_EQ((*model)->spec().layers[0].head_dim, 16);
+}
+
+TEST_F(Families, OverridesReachRopeInEitherSpelling) {
+  const Json rope = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 512}};
+  ConfigOverrides by_flag;
+  by_flag.rope_scaling = rope;
+  ConfigOverrides by_override;
+  by_override.hf_overrides = {{"rope_scaling", rope}};
+  ConfigOverrides by_new_name;
+  by_new_name.hf_overrides = {{"rope_parameters", rope}};
+  for (const ConfigOverrides& overrides : {by_flag, by_override, by_new_name}) {
+    const auto model = with("head_dim", 32, overrides);
+    ASSERT_TRUE(model) << model.error().message();
+    EXPECT_EQ((*model)->spec().max_positions, 2048);
+    EXPECT_EQ((*model)->spec().rope.substr(0, 16), "yarn theta=10000");
+  }
+}
+
+TEST_F(Families, QwenSlidesOnlyWhenTold) {
+  Json config = Json::parse(kConfig);
+  config["architectures"] = {"Qwen3ForCausalLM"};
+  config["sliding_window"] = 16;
+  config["max_window_layers"] = 1;
+  for (const bool sliding : {false, true}) {
+    config["use_sliding_window"] = sliding;
+    ASSERT_TRUE(write_file(folder_ + "/config.json", config.dump()));
+    const auto model = make_model(*Checkpoint::open(folder_, LoadFormat::dummy), {});
+    ASSERT_TRUE(model) << model.error().message();
+    EXPECT_EQ((*model)->spec().layers[0].window, 0);
+    EXPECT_EQ((*model)->spec().layers[1].window, sliding ? 16 : 0);
+    EXPECT_EQ((*model)->spec().layers[1].kind, sliding ? "sliding_window" : "full_attention");
+  }
+}
+
+TEST_F(Families, RefusesByName) {
+  const auto contains = [&](const std::string& key, const Json& value, const std::string& part) {
+    EXPECT_NE(refusal(key, value).find(part), std::string::npos) << key << ": " << refusal(key, value);
+  };
+  contains("architectures", Json::array({"GPT2LMHeadModel"}), "\"GPT2LMHeadModel\" is not supported; supported: LlamaForCausalLM");
+  contains("architectures", nullptr, "\"architectures\" is missing");
+  contains("hidden_size", nullptr, "\"hidden_size\" is missing");
+  contains("hidden_size", "big", "\"hidden_size\" must be a whole number, but is \"big\"");
+  contains("hidden_size", -4, "between 1 and 1048576, but is -4");
+  contains("hidden_size", 1e300, "\"hidden_size\" must be a whole number");
+  contains("num_hidden_layers", 1000000, "between 1 and 1024");
+  contains("num_attention_heads", 3, "not a multiple");
+  contains("hidden_act", "gelu", "\"hidden_act\" \"gelu\" is not supported");
+  contains("eos_token_id", "two", "\"eos_token_id\" must be a token id");
+  contains("rope_theta", nullptr, "accepted");
+  contains("rope_scaling", Json{{"rope_type", "dynamic"}}, "rope type \"dynamic\" is not supported");
+  contains("vocab_size", 99999999999, "between 1 and");
+  contains("rms_norm_eps", "tiny", "\"rms_norm_eps\" must be a finite number");
+}
+
+}  // namespace
+}  // namespace octavo

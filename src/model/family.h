@@ -1,0 +1,32 @@
+// Family: one row of families.cc. The architectures and GGUF names it answers to, and how it is made.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "model/model.h"
+
+namespace octavo {
+
+struct FamilyInput {
+  const Json& config;  // overrides applied; of a GGUF file: its metadata under config.json's names
+  bool from_gguf = false;
+  RankOf rank;
+  ModelSpec facts;  // what holds for every family: architecture, stored dtype, quantization, begin and end tokens
+};
+
+struct Family {
+  std::string_view name;
+  std::vector<std::string_view> architectures;  // config.json "architectures"
+  std::string_view gguf;  // general.architecture, also the prefix of its keys; empty: no GGUF form
+  Result<std::unique_ptr<Model>> (*make)(const FamilyInput& input);
+};
+
+// All families, in the order in which they are listed to people. A new family is one file and one line there.
+std::vector<Family> families();
+
+Family llama_family();
+Family qwen3_family();
+
+}  // namespace octavo

@@ -1,0 +1,127 @@
+#include "model/gguf_form.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+namespace octavo {
+namespace {
+
+constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kLayerParts = {{
+    {"input_layernorm", "attn_norm"},
+    {"post_attention_layernorm", "ffn_norm"},
+    {"self_attn.q_proj", "attn_q"},
+    {"self_attn.k_proj", "attn_k"},
+    {"self_attn.v_proj", "attn_v"},
+    {"self_attn.o_proj", "attn_output"},
+    {"self_attn.q_norm", "attn_q_norm"},
+    {"self_attn.k_norm", "attn_k_norm"},
+    {"mlp.gate_proj", "ffn_gate"},
+    {"mlp.up_proj", "ffn_up"},
+    {"mlp.down_proj", "ffn_down"},
+}};
+
+// Control tokens that end a generation whatever eos_token_id says; files often name only one of them.
+constexpr std::array<std::string_view, 8> kEndTokens = {"<|endoftext|>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>",
+                                                        "<|end_of_text|>", "<|end|>", "<|return|>", "<end_of_turn>"};
+constexpr std::int64_t kControlToken = 3;
+
+// Copies one metadata number under its config.json name, if it is there.
+Status copy_number(const GgufFile& file, const std::string& key, const char* name, Json& config) {
+  OCTAVO_TRY(const auto value, file.find_number(key));
+  if (value) config[name] = *value;
+  return {};
+}
+
+Status read_rope_scaling(const GgufFile& file, const std::string& prefix, Json& rope) {
+  OCTAVO_TRY(const auto kind, file.find_string(prefix + "rope.scaling.type"));
+  if (kind && *kind != "none") {
+    rope["rope_type"] = *kind;
+    OCTAVO_TRY(copy_number(file, prefix + "rope.scaling.factor", "factor", rope));
+    OCTAVO_TRY(copy_number(file, prefix + "rope.scaling.original_context_length", "original_max_position_embeddings", rope));
+  }
+  for (const StoredTensor& tensor : file.tensors()) {
+    if (tensor.name != "rope_freqs.weight") continue;
+    if (tensor.dtype != DType::f32) return Error("tensor rope_freqs.weight must be F32");
+    Json divisors = Json::array();
+    for (std::size_t at = 0; at + sizeof(float) <= tensor.bytes.size(); at += sizeof(float)) {
+      float value = 0;
+      std::memcpy(&value, tensor.bytes.data() + at, sizeof value);
+      divisors.push_back(value);
+    }
+    rope["divisors"] = std::move(divisors);
+  }
+  return {};
+}
+
+Result<Json> end_tokens(const GgufFile& file) {
+  std::vector<std::int64_t> ids;
+  for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
+    OCTAVO_TRY(const auto id, file.find_int(key));
+    if (id) ids.push_back(*id);
+  }
+  const auto* tokens = file.find_strings("tokenizer.ggml.tokens");
+  const auto* types = file.find_ints("tokenizer.ggml.token_type");
+  for (std::size_t i = 0; tokens && types && i < std::min(tokens->size(), types->size()); ++i)
+    if ((*types)[i] == kControlToken && std::find(kEndTokens.begin(), kEndTokens.end(), (*tokens)[i]) != kEndTokens.end())
+      ids.push_back(static_cast<std::int64_t>(i));
+  return Json(ids);
+}
+
+}  // namespace
+
+Result<Json> dense_config_from_gguf(const GgufFile& file, std::string_view architecture) {
+  const std::string prefix = std::string(architecture) + ".";
+  Json config = Json::object();
+  constexpr std::array<std::pair<const char*, const char*>, 10> kKeys = {{
+      {"block_count", "num_hidden_layers"},
+      {"context_length", "max_position_embeddings"},
+      {"embedding_length", "hidden_size"},
+      {"feed_forward_length", "intermediate_size"},
+      {"attention.head_count", "num_attention_heads"},
+      {"attention.head_count_kv", "num_key_value_heads"},
+      {"attention.key_length", "head_dim"},
+      {"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
+      {"vocab_size", "vocab_size"},
+      {"rope.dimension_count", "rope_dimension_count"},
+  }};
+  for (const auto& [key, name] : kKeys) OCTAVO_TRY(copy_number(file, prefix + key, name, config));
+  if (!config.contains("vocab_size"))
+    if (const auto* tokens = file.find_strings("tokenizer.ggml.tokens")) config["vocab_size"] = tokens->size();
+
+  Json rope = Json::object();
+  OCTAVO_TRY(copy_number(file, prefix + "rope.freq_base", "rope_theta", rope));
+  OCTAVO_TRY(read_rope_scaling(file, prefix, rope));
+  config["rope_parameters"] = std::move(rope);
+
+  const auto has = [&](std::string_view name) {
+    return std::any_of(file.tensors().begin(), file.tensors().end(), [&](const StoredTensor& t) { return t.name == name; });
+  };
+  config["tie_word_embeddings"] = !has("output.weight");
+  config["attention_bias"] = has("blk.0.attn_q.bias");
+  OCTAVO_TRY(config["eos_token_id"], end_tokens(file));
+  OCTAVO_TRY(const auto bos, file.find_int("tokenizer.ggml.bos_token_id"));
+  if (bos) config["bos_token_id"] = *bos;
+  OCTAVO_TRY(const auto name, file.find_string("general.name"));
+  if (name) config["_name_or_path"] = *name;
+  return config;
+}
+
+std::string dense_gguf_name(const std::string& name) {
+  if (name == "model.embed_tokens.weight") return "token_embd.weight";
+  if (name == "model.norm.weight") return "output_norm.weight";
+  if (name == "lm_head.weight") return "output.weight";
+  constexpr std::string_view kLayers = "model.layers.";
+  if (!name.starts_with(kLayers)) return "";
+  const std::size_t dot = name.find('.', kLayers.size());
+  if (dot == std::string::npos) return "";
+  const std::string index = name.substr(kLayers.size(), dot - kLayers.size());
+  const std::size_t last = name.rfind('.');  // ".weight" or ".bias"
+  for (const auto& [ours, theirs] : kLayerParts)
+    if (last > dot && std::string_view(name).substr(dot + 1, last - dot - 1) == ours)
+      return "blk." + index + "." + std::string(theirs) + name.substr(last);
+  return "";
+}
+
+}  // namespace octavo

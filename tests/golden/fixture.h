@@ -1,0 +1,40 @@
+// Golden checkpoints: where they are, their tensors, and distances. Committed ones lie beside this file; the larger ones are
+// found by OCTAVO_FIXTURES and, where it is not set, are counted as not run.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "engine/engine.h"
+
+namespace octavo::golden {
+
+// The folder of a golden, or nullopt (and one line on stdout) when only OCTAVO_FIXTURES would have it.
+std::optional<std::string> find(const std::string& name);
+// A file under OCTAVO_FIXTURES, or nullopt with one line on stdout.
+std::optional<std::string> find_file(const std::string& path);
+
+struct Golden {
+  std::string folder;
+  std::map<std::string, std::vector<float>> floats;        // f32 and f16 tensors
+  std::map<std::string, std::vector<std::int32_t>> ids;    // integer tensors
+  Json meta;
+  int vocab = 0;
+};
+Golden load(const std::string& folder);
+
+// Config of an engine over this folder on the CPU wing, float32 and unrounded unless changed.
+EngineConfig engine_config(const std::string& folder);
+BackendFactory cpu_factory(bool plain = false, bool deterministic = false);
+std::unique_ptr<Engine> make_engine(const EngineConfig& config, bool plain = false);
+
+// ||a - b|| / ||b|| over the common tail: the last min(a, b) numbers.
+double relative_l2(const std::vector<float>& a, const std::vector<float>& b);
+
+// A copy of a checkpoint in a new folder under /tmp, with KV scales per layer written as k_scale / v_scale.
+std::string copy_with_scales(const std::string& folder, const std::vector<float>& key, const std::vector<float>& value);
+
+}  // namespace octavo::golden
