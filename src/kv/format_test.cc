@@ -1,0 +1,140 @@
+#include "kv/format.h"
+
+#include <gtest/gtest.h>
+
+#include "kv/group.h"
+#include "kv/scales.h"
+
+namespace octavo {
+namespace {
+
+KvFormat made(std::string_view dtype, int heads, int width, TransformChoice transform = TransformChoice::automatic,
+              bool per_head = false) {
+  KvCacheChoice choice = parse_kv_cache_dtype(dtype).value();
+  choice.transform = transform;
+  return grouped_format(choice, KvElem::bf16, heads, width, per_head).value();
+}
+
+TEST(KvCacheDtype, NamesAndPairs) {
+  EXPECT_TRUE(parse_kv_cache_dtype("auto").value().automatic);
+  const auto elems = [](std::string_view text) {
+    const KvCacheChoice choice = parse_kv_cache_dtype(text).value();
+    EXPECT_FALSE(choice.automatic);
+    return std::pair(choice.key, choice.value);
+  };
+  EXPECT_EQ(elems("fp8"), std::pair(KvElem::e4m3, KvElem::e4m3));
+  EXPECT_EQ(elems("fp8_e4m3"), std::pair(KvElem::e4m3, KvElem::e4m3));
+  EXPECT_EQ(elems("fp8_e5m2"), std::pair(KvElem::e5m2, KvElem::e5m2));
+  EXPECT_EQ(elems("bf16"), std::pair(KvElem::bf16, KvElem::bf16));
+  EXPECT_EQ(elems("bfloat16"), std::pair(KvElem::bf16, KvElem::bf16));
+  EXPECT_EQ(elems("float32"), std::pair(KvElem::f32, KvElem::f32));
+  EXPECT_EQ(elems("int8:fp8"), std::pair(KvElem::int8, KvElem::e4m3));
+  EXPECT_EQ(elems("bfloat16:int8"), std::pair(KvElem::bf16, KvElem::int8));
+}
+
+TEST(KvCacheDtype, RefusesWhatItDoesNotKnow) {
+  for (const char* text :
+       {"", "fp16", "FP8", "int4", "fp8:", ":fp8", "auto:fp8", "fp8:auto", "fp8:int8:fp8", " fp8", "fp8\n"}) {
+    const auto choice = parse_kv_cache_dtype(text);
+    ASSERT_FALSE(choice) << text;
+    EXPECT_NE(choice.error().message().find("fp8_e5m2"), std::string::npos) << "the message lists what is accepted";
+  }
+}
+
+TEST(GroupedFormat, AutomaticIsTheComputeKind) {
+  const KvFormat f32 = grouped_format({}, KvElem::f32, 2, 64, true).value();
+  EXPECT_EQ(describe(f32), "K float32 2x64 | V float32 2x64");
+  EXPECT_EQ(describe(made("auto", 8, 128)), "K bfloat16 8x128 | V bfloat16 8x128");
+}
+
+TEST(GroupedFormat, RotatesEveryEightBitKeyThatCanBeTurned) {
+  EXPECT_EQ(describe(made("fp8", 8, 128)), "K fp8_e4m3 8x128 per tensor, hadamard | V fp8_e4m3 8x128 per tensor");
+  EXPECT_EQ(describe(made("int8:fp8", 8, 96, TransformChoice::automatic, true)),
+            "K int8 8x96 per token and head, hadamard | V fp8_e4m3 8x96 per KV head");
+  EXPECT_EQ(describe(made("int8", 2, 34)), "K int8 2x34 per token and head | V int8 2x34 per token and head");
+  EXPECT_EQ(describe(made("fp8_e5m2", 1, 256, TransformChoice::none)),
+            "K fp8_e5m2 1x256 per tensor | V fp8_e5m2 1x256 per tensor");
+  EXPECT_EQ(describe(made("bf16:fp8", 1, 64)), "K bfloat16 1x64 | V fp8_e4m3 1x64 per tensor");
+}
+
+TEST(GroupedFormat, RefusesARotationThatCannotBe) {
+  KvCacheChoice choice = parse_kv_cache_dtype("fp8").value();
+  choice.transform = TransformChoice::hadamard;
+  EXPECT_TRUE(grouped_format(choice, KvElem::bf16, 8, 128, false));
+  EXPECT_NE(grouped_format(choice, KvElem::bf16, 8, 34, false).error().message().find("heads of 34"),
+            std::string::npos);
+  choice.key = KvElem::bf16;
+  EXPECT_NE(grouped_format(choice, KvElem::bf16, 8, 128, false).error().message().find("K is kept as bfloat16"),
+            std::string::npos);
+  EXPECT_FALSE(grouped_format({}, KvElem::bf16, 0, 128, false));
+  EXPECT_FALSE(grouped_format({}, KvElem::bf16, 8, -1, false));
+}
+
+// Published models: models' own sizes, bytes per token and layer.
+TEST(KvFormat, BytesPerToken) {
+  EXPECT_EQ(bytes_per_token(made("auto", 8, 128)), 4096);
+  EXPECT_EQ(bytes_per_token(made("fp8", 8, 128)), 2048);
+  EXPECT_EQ(bytes_per_token(made("int8:fp8", 8, 128)), 2064);
+  EXPECT_EQ(bytes_per_token(made("int8", 8, 128)), 2080);
+  EXPECT_EQ(bytes_per_token(made("auto", 3, 64)), 768);
+  EXPECT_EQ(bytes_per_token(made("fp8", 1, 512)), 1024);
+  EXPECT_EQ(bytes_per_page(made("int8:fp8", 8, 128), 64), 64 * 2064);
+}
+
+TEST(CacheGroup, BytesOfAllItsLayers) {
+  CacheGroup group;
+  for (int layer = 0; layer < 32; ++layer) group.layers.push_back({layer, made(layer == 0 ? "auto" : "fp8", 8, 128)});
+  EXPECT_EQ(bytes_per_token(group), 4096 + 31 * 2048);
+  EXPECT_EQ(bytes_per_page(group, 64), 64 * (4096 + 31 * 2048));
+  CacheGroup state;
+  state.lifetime = Lifetime::state;
+  state.state_bytes = 3145728 + 61440;
+  state.layers.resize(48);
+  EXPECT_EQ(bytes_per_page(state, 64), 150994944 + 2949120);
+}
+
+// The most pages that hold a visible or new token, over every alignment, by counting.
+std::int64_t live_by_counting(std::int64_t window, std::int64_t num_tokens, std::int64_t page_size, std::int64_t step) {
+  std::int64_t most = 0;
+  for (std::int64_t length = 0; length < num_tokens; ++length) {
+    const std::int64_t end = std::min(num_tokens, length + step);
+    const std::int64_t first = std::max<std::int64_t>(0, length - window + 1) / page_size;
+    most = std::max(most, (end - 1) / page_size - first + 1);
+  }
+  return most;
+}
+
+TEST(CacheGroup, LivePagesOfAWindow) {
+  CacheGroup group;
+  EXPECT_EQ(live_pages(group, 129, 64, 1), 3);
+  EXPECT_EQ(live_pages(group, 0, 64, 8), 0);
+  group.lifetime = Lifetime::window;
+  for (const int window : {1, 2, 5, 8, 9, 16, 17}) {
+    group.window = window;
+    for (const int step : {1, 2, 7, 8, 9, 24})
+      for (const std::int64_t tokens : {1, 7, 8, 9, 40, 200}) {
+        const std::int64_t needed = live_by_counting(window, tokens, 8, step);
+        const std::int64_t said = live_pages(group, tokens, 8, step);
+        EXPECT_GE(said, needed) << window << " " << step << " " << tokens;
+        EXPECT_TRUE(tokens < 200 || said == needed) << window << " " << step;
+      }
+  }
+  group.lifetime = Lifetime::state;
+  EXPECT_EQ(live_pages(group, 100000, 64, 512), 1);
+}
+
+TEST(KvScales, StoredScales) {
+  KvScales scales;
+  const KvFormat rotated = made("fp8", 2, 64);
+  EXPECT_EQ(stored_scales(scales, rotated.segments[0]), (std::vector<float>{1.0f, 1.0f})) << "absent means 1.0";
+  scales.key = {0.5f, 0.25f};
+  scales.value = {2.0f, 3.0f};
+  EXPECT_EQ(stored_scales(scales, rotated.segments[0]), (std::vector<float>{4.0f, 2.0f}));
+  EXPECT_EQ(stored_scales(scales, rotated.segments[1]), scales.value);
+  EXPECT_EQ(stored_scales(scales, made("fp8", 2, 64, TransformChoice::none).segments[0]), scales.key);
+  EXPECT_TRUE(stored_scales(scales, made("int8", 2, 64).segments[0]).empty());
+  EXPECT_TRUE(stored_scales(scales, made("auto", 2, 64).segments[0]).empty());
+}
+
+}  // namespace
+}  // namespace octavo

@@ -1,0 +1,203 @@
+// A million random steps of many sequences against a plain model of the memory: what each slot of each page holds.
+// Nothing that a sequence can see may ever differ from what it computed itself or would have computed.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "kv/ledger.h"
+
+namespace octavo {
+namespace {
+
+constexpr int kPage = 4;
+constexpr int kMaxTokens = 44;
+
+// What the model believes of one sequence. A slot's content is the name of all tokens up to it, of salt and of epoch.
+struct Believer {
+  SequenceId id = 0;
+  int salt = 0;
+  std::vector<std::int32_t> tokens;
+  std::vector<PageHash> chain;
+  std::vector<std::uint64_t> contents;  // of each token of the whole prompt
+  int length = 0;                       // computed
+};
+
+class Fuzz {
+ public:
+  Fuzz(std::vector<PoolSpec> pools, unsigned seed) : pools_(pools), ledger_(kPage, pools, true), random_(seed) {
+    for (const PoolSpec& pool : pools) memory_.emplace_back(static_cast<std::size_t>(pool.num_pages) * kPage, 0);
+  }
+
+  void run(int steps) {
+    for (int step = 0; step < steps; ++step) {
+      const int what = below(100);
+      if (what < 14 && open_.size() < 12)
+        open();
+      else if (what < 24 && !open_.empty())
+        close(pick());
+      else if (!open_.empty())
+        grow(open_[pick()]);
+      if (below(2000) == 0) reset();
+      if (step % 500 == 0) check_books();
+      if (::testing::Test::HasFailure()) return;
+    }
+    while (!open_.empty()) close(open_.size() - 1);
+    check_books();
+  }
+
+  int hits() const { return hits_; }
+  int refusals() const { return refusals_; }
+
+ private:
+  int below(int end) { return static_cast<int>(random_() % static_cast<std::uint32_t>(end)); }
+  std::size_t pick() { return static_cast<std::size_t>(below(static_cast<int>(open_.size()))); }
+
+  // Prompts over two letters, mostly the first, so that beginnings are often shared.
+  void open() {
+    Believer sequence;
+    sequence.salt = below(2);
+    sequence.tokens.resize(static_cast<std::size_t>(1 + below(kMaxTokens)));
+    for (std::int32_t& token : sequence.tokens) token = below(12) == 0 ? 1 : 0;
+    name_contents(sequence);
+    sequence.chain = page_hashes(root_hash("fuzz", sequence.salt == 0 ? "" : "salt", ""), sequence.tokens, kPage);
+    sequence.id = ledger_.open();
+    sequence.length = ledger_.reuse(sequence.id, sequence.chain, static_cast<int>(sequence.tokens.size()) - 1);
+    ASSERT_LT(sequence.length, static_cast<int>(sequence.tokens.size()));
+    ASSERT_EQ(sequence.length % kPage, 0);
+    hits_ += sequence.length > 0 ? 1 : 0;
+    check_sight(sequence);
+    open_.push_back(std::move(sequence));
+  }
+
+  void name_contents(Believer& sequence) const {
+    sequence.contents.clear();
+    std::uint64_t name = (epoch_ * 2 + static_cast<std::uint64_t>(sequence.salt) + 1) * 0x9E3779B97F4A7C15u;
+    for (const std::int32_t token : sequence.tokens) {
+      name = (name ^ static_cast<std::uint64_t>(token + 1)) * 0xD6E8FEB86659FD93u;
+      name ^= name >> 32;
+      sequence.contents.push_back(name);
+    }
+  }
+
+  void close(std::size_t which) {
+    check_sight(open_[which]);
+    ledger_.close(open_[which].id);
+    open_[which] = std::move(open_.back());
+    open_.pop_back();
+  }
+
+  void grow(Believer& sequence) {
+    const int left = static_cast<int>(sequence.contents.size()) - sequence.length;
+    if (left == 0) return;
+    const int count = 1 + below(std::min(left, 9));
+    const bool fits = ledger_.can_extend(sequence.id, count);
+    ASSERT_EQ(ledger_.extend(sequence.id, count), fits);
+    if (!fits) {
+      ++refusals_;
+      return check_refusal(sequence, count);
+    }
+    // Sometimes a step computes fewer tokens than it asked room for, or none.
+    const int done = below(8) == 0 ? below(count + 1) : count;
+    for (int position = sequence.length; position < sequence.length + count; ++position)
+      write(sequence, position,
+            position < sequence.length + done ? sequence.contents[static_cast<std::size_t>(position)] : 1);
+    sequence.length += done;
+    // Before the ledger learns of it, every key that the step's queries saw is there; after it, those of the next
+    // query.
+    check_sight(sequence);
+    ledger_.commit(sequence.id, sequence.length, sequence.chain);
+    check_sight(sequence);
+  }
+
+  void write(const Believer& sequence, int position, std::uint64_t content) {
+    for (std::size_t pool = 0; pool < pools_.size(); ++pool) {
+      const auto pages = ledger_.pages(sequence.id, static_cast<int>(pool));
+      ASSERT_LT(static_cast<std::size_t>(position / kPage), pages.size());
+      const std::int32_t page = pages[static_cast<std::size_t>(position / kPage)];
+      ASSERT_GT(page, kSinkPage) << "a token to be written has a page";
+      ASSERT_LT(page, pools_[pool].num_pages);
+      memory_[pool][static_cast<std::size_t>(page * kPage + position % kPage)] = content;
+    }
+  }
+
+  // All that the query at position `length` can see is what this sequence computed.
+  void check_sight(const Believer& sequence) {
+    for (std::size_t pool = 0; pool < pools_.size(); ++pool) {
+      const auto pages = ledger_.pages(sequence.id, static_cast<int>(pool));
+      const int window = pools_[pool].window;
+      const int first = pools_[pool].lifetime == Lifetime::full ? 0 : std::max(0, sequence.length - window + 1);
+      for (int position = first; position < sequence.length; ++position) {
+        const std::int32_t page = pages[static_cast<std::size_t>(position / kPage)];
+        ASSERT_GT(page, kSinkPage) << "token " << position << " of " << sequence.length << " is visible";
+        ASSERT_EQ(memory_[pool][static_cast<std::size_t>(page * kPage + position % kPage)],
+                  sequence.contents[static_cast<std::size_t>(position)])
+            << "token " << position << " of " << sequence.length << " in pool " << pool;
+      }
+    }
+  }
+
+  void check_refusal(const Believer& sequence, int count) {
+    bool short_of_pages = false;
+    for (std::size_t pool = 0; pool < pools_.size(); ++pool) {
+      const PoolUse use = ledger_.use(static_cast<int>(pool));
+      const int pages = (sequence.length + count + kPage - 1) / kPage;
+      const int missing = pages - static_cast<int>(ledger_.pages(sequence.id, static_cast<int>(pool)).size());
+      short_of_pages |= missing > use.free + use.cached;
+    }
+    ASSERT_TRUE(short_of_pages) << "room is refused only where there is none";
+  }
+
+  // Held pages are those that somebody's table names, counted apart from the ledger's own counts.
+  void check_books() {
+    ledger_.check_invariants();
+    for (std::size_t pool = 0; pool < pools_.size(); ++pool) {
+      std::map<std::int32_t, int> holders;
+      for (const Believer& sequence : open_)
+        for (const std::int32_t page : ledger_.pages(sequence.id, static_cast<int>(pool)))
+          if (page != kSinkPage) ++holders[page];
+      const PoolUse use = ledger_.use(static_cast<int>(pool));
+      ASSERT_EQ(static_cast<std::size_t>(use.held), holders.size());
+      ASSERT_EQ(use.held + use.cached + use.free, use.total);
+      ASSERT_EQ(use.total, pools_[pool].num_pages - 1);
+    }
+  }
+
+  // After a reset the same tokens mean other bytes (new weights), so an old page that is found again shows as wrong
+  // content.
+  void reset() {
+    ledger_.reset_prefix_cache();
+    ++epoch_;
+    for (Believer& sequence : open_)
+      if (ledger_.reserved_tokens(sequence.id) == 0) name_contents(sequence);  // nothing of it is computed yet
+    for (std::size_t pool = 0; pool < pools_.size(); ++pool) ASSERT_EQ(ledger_.use(static_cast<int>(pool)).cached, 0);
+  }
+
+  std::vector<PoolSpec> pools_;
+  KvLedger ledger_;
+  std::mt19937 random_;
+  std::vector<std::vector<std::uint64_t>> memory_;  // [pool][page * kPage + slot]
+  std::vector<Believer> open_;
+  std::uint64_t epoch_ = 0;
+  int hits_ = 0;
+  int refusals_ = 0;
+};
+
+void fuzz(std::vector<PoolSpec> pools, unsigned seed, int steps) {
+  Fuzz fuzz(std::move(pools), seed);
+  fuzz.run(steps);
+  EXPECT_GT(fuzz.hits(), steps / 100) << "the fuzz must meet shared beginnings";
+  EXPECT_GT(fuzz.refusals(), steps / 1000) << "the fuzz must meet full pools";
+}
+
+TEST(KvLedgerFuzz, Full) { fuzz({{Lifetime::full, 0, 41}}, 1, 300000); }
+TEST(KvLedgerFuzz, Window) { fuzz({{Lifetime::window, 9, 25}}, 2, 200000); }
+TEST(KvLedgerFuzz, FullAndWindows) {
+  fuzz({{Lifetime::full, 0, 49}, {Lifetime::window, 6, 31}, {Lifetime::window, 17, 36}}, 3, 300000);
+}
+TEST(KvLedgerFuzz, NarrowWindows) {
+  fuzz({{Lifetime::window, 1, 21}, {Lifetime::full, 0, 45}, {Lifetime::window, 5, 24}}, 4, 200000);
+}
+
+}  // namespace
+}  // namespace octavo
