@@ -164,6 +164,14 @@ Result<Checkpoint> Checkpoint::open(const std::string& path, LoadFormat format) 
   return checkpoint;
 }
 
+Result<Checkpoint> Checkpoint::open_text(const std::string& path) {
+  if (!directory_exists(path)) return open(path);
+  Checkpoint checkpoint;
+  checkpoint.path_ = path;
+  checkpoint.format_ = LoadFormat::dummy;
+  return checkpoint;
+}
+
 const StoredTensor* Checkpoint::find(const std::string& name) const {
   const auto it = by_name_.find(name);
   return it == by_name_.end() ? nullptr : &tensors_[it->second];

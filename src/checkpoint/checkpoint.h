@@ -23,6 +23,8 @@ class Checkpoint {
  public:
   // dummy needs only config.json; its tensors() is empty.
   static Result<Checkpoint> open(const std::string& path, LoadFormat format = LoadFormat::automatic);
+  // For words only (tokenizer, template): a directory is opened without config and weights, whatever they are.
+  static Result<Checkpoint> open_text(const std::string& path);
 
   const std::string& path() const { return path_; }
   LoadFormat format() const { return format_; }  // never automatic
