@@ -21,11 +21,14 @@ struct Believer {
   std::vector<PageHash> chain;
   std::vector<std::uint64_t> contents;  // of each token of the whole prompt
   int length = 0;                       // computed
+  int offered = 0;                      // full pages that were offered to the index
+  bool publishes = true;
 };
 
 class Fuzz {
  public:
   Fuzz(std::vector<PoolSpec> pools, unsigned seed) : pools_(pools), ledger_(kPage, pools, true), random_(seed) {
+    names_.resize(pools.size());
     for (const PoolSpec& pool : pools) memory_.emplace_back(static_cast<std::size_t>(pool.num_pages) * kPage, 0);
   }
 
@@ -64,7 +67,8 @@ class Fuzz {
     sequence.id = ledger_.open();
     sequence.length = ledger_.reuse(sequence.id, sequence.chain, static_cast<int>(sequence.tokens.size()) - 1);
     ASSERT_LT(sequence.length, static_cast<int>(sequence.tokens.size()));
-    ASSERT_EQ(sequence.length % kPage, 0);
+    ASSERT_EQ(sequence.length, longest_hit(sequence) * kPage);
+    sequence.offered = sequence.length / kPage;
     hits_ += sequence.length > 0 ? 1 : 0;
     check_sight(sequence);
     open_.push_back(std::move(sequence));
@@ -92,11 +96,13 @@ class Fuzz {
     if (left == 0) return;
     const int count = 1 + below(std::min(left, 9));
     const bool fits = ledger_.can_extend(sequence.id, count);
+    const std::size_t pages_before = ledger_.pages(sequence.id, 0).size();
     ASSERT_EQ(ledger_.extend(sequence.id, count), fits);
     if (!fits) {
       ++refusals_;
       return check_refusal(sequence, count);
     }
+    forget_taken(sequence, pages_before);
     // Sometimes a step computes fewer tokens than it asked room for, or none.
     const int done = below(8) == 0 ? below(count + 1) : count;
     for (int position = sequence.length; position < sequence.length + count; ++position)
@@ -106,8 +112,43 @@ class Fuzz {
     // Before the ledger learns of it, every key that the step's queries saw is there; after it, those of the next
     // query.
     check_sight(sequence);
+    note_names(sequence);
     ledger_.commit(sequence.id, sequence.length, sequence.chain);
     check_sight(sequence);
+  }
+
+  // A page that was just handed out means nothing else any more.
+  void forget_taken(const Believer& sequence, std::size_t pages_before) {
+    for (std::size_t pool = 0; pool < pools_.size(); ++pool)
+      for (const std::int32_t page : ledger_.pages(sequence.id, static_cast<int>(pool)).subspan(pages_before))
+        std::erase_if(names_[pool], [&](const auto& entry) { return entry.second == page; });
+  }
+
+  void note_names(Believer& sequence) {
+    for (; sequence.publishes && sequence.offered < sequence.length / kPage; ++sequence.offered) {
+      const auto i = static_cast<std::size_t>(sequence.offered);
+      for (std::size_t pool = 0; pool < pools_.size(); ++pool)
+        names_[pool].emplace(name_of(sequence, i), ledger_.pages(sequence.id, static_cast<int>(pool))[i]);
+    }
+  }
+
+  // The most pages that can be taken over: every count is tried, from the prompt's length down.
+  int longest_hit(const Believer& sequence) const {
+    for (int hit = (static_cast<int>(sequence.tokens.size()) - 1) / kPage; hit > 0; --hit) {
+      bool whole = true;
+      for (std::size_t pool = 0; pool < pools_.size(); ++pool)
+        for (int i = 0; i < hit; ++i) {
+          const bool seen =
+              pools_[pool].lifetime == Lifetime::full || (i + 1) * kPage > hit * kPage - pools_[pool].window + 1;
+          whole &= !seen || names_[pool].contains(name_of(sequence, static_cast<std::size_t>(i)));
+        }
+      if (whole) return hit;
+    }
+    return 0;
+  }
+
+  static std::pair<std::uint64_t, std::uint64_t> name_of(const Believer& sequence, std::size_t page) {
+    return {sequence.chain[page].high, sequence.chain[page].low};
   }
 
   void write(const Believer& sequence, int position, std::uint64_t content) {
@@ -168,8 +209,11 @@ class Fuzz {
   void reset() {
     ledger_.reset_prefix_cache();
     ++epoch_;
-    for (Believer& sequence : open_)
-      if (ledger_.reserved_tokens(sequence.id) == 0) name_contents(sequence);  // nothing of it is computed yet
+    for (Believer& sequence : open_) {
+      sequence.publishes = ledger_.reserved_tokens(sequence.id) == 0;
+      if (sequence.publishes) name_contents(sequence);  // nothing of it is computed yet
+    }
+    for (auto& names : names_) names.clear();
     for (std::size_t pool = 0; pool < pools_.size(); ++pool) ASSERT_EQ(ledger_.use(static_cast<int>(pool)).cached, 0);
   }
 
@@ -177,6 +221,8 @@ class Fuzz {
   KvLedger ledger_;
   std::mt19937 random_;
   std::vector<std::vector<std::uint64_t>> memory_;  // [pool][page * kPage + slot]
+  std::vector<std::map<std::pair<std::uint64_t, std::uint64_t>, std::int32_t>>
+      names_;  // by pool: what may be found again
   std::vector<Believer> open_;
   std::uint64_t epoch_ = 0;
   int hits_ = 0;
