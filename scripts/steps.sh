@@ -54,12 +54,13 @@ install_packages() {
   echo "      reading the lists of packages"
   # A source that does not answer matters only if a package then cannot be had, so the install alone decides.
   "${as_root[@]}" apt-get "${options[@]}" update >"$log" 2>&1 </dev/null || true
-  # shellcheck disable=SC2086  # a list of names
-  "${as_root[@]}" apt-get "${options[@]}" -o APT::Status-Fd=1 -o Dpkg::Use-Pty=0 install -y --no-install-recommends $missing \
-      </dev/null 2>&1 | tee -a "$log" | show_apt_progress || true
+  # Descriptor 3 is opened behind sudo, which closes it, and apart from stdout, which apt would close to the packages' scripts.
+  # shellcheck disable=SC2086,SC2016  # a list of names; expanded by the inner shell
+  "${as_root[@]}" sh -c 'log=$1; shift; exec apt-get "$@" 3>&1 >>"$log" 2>&1' sh "$log" "${options[@]}" \
+      -o APT::Status-Fd=3 -o Dpkg::Use-Pty=0 install -y --no-install-recommends $missing </dev/null | show_apt_progress || true
   missing=$(missing_packages)
   [ -z "$missing" ] ||
-    fail "could not install ${missing% }: Debian's package registry did not answer or does not have it (build/logs/packages.log)"
+    fail "could not install ${missing% }: is Debian's package registry within reach? apt's reason is in build/logs/packages.log"
 }
 
 # build PRESET [TARGET...]: configures and builds; ninja shows how far it is.
