@@ -18,6 +18,7 @@ model=${XDG_CACHE_HOME:-$HOME/.cache}/octavo/$model_file
 
 steps_done=0
 steps_total=1  # each script sets its own
+launcher=()    # what the build and its programs run under
 
 step() { printf '[%d/%d] %s\n' "$((++steps_done))" "$steps_total" "$*"; }
 fail() { printf '%s: %s\n' "$script" "$*" >&2; exit 1; }
@@ -69,7 +70,7 @@ build() {
   shift
   cmake --preset "$preset" >"$logs/configure-$preset.log" 2>&1 ||
     fail "cmake could not configure preset $preset (build/logs/configure-$preset.log)"
-  cmake --build --preset "$preset" ${1:+--target "$@"} || fail "preset $preset does not build (the compiler's message is above)"
+  "${launcher[@]}" cmake --build --preset "$preset" ${1:+--target "$@"} || fail "preset $preset does not build (the compiler's message is above)"
 }
 
 model_is_there() {
