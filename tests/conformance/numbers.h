@@ -26,14 +26,15 @@ class Random {
 // The numbers as the dtype holds them.
 std::vector<float> rounded(std::vector<float> numbers, DType dtype);
 
-// What one rounding of the result to this dtype may cost, beside `sums` for the sums.
-double bound_for(DType result, double sums);
+// How far one rounding to nearest in this dtype moves a number, relative to it.
+double rounding_of(DType dtype);
 
-// The largest |got - want| of a row over that row's root mean square, over all rows of n. Infinite for a NaN.
-double row_error(std::span<const float> got, std::span<const double> want, std::int64_t n);
+// The largest error of a row over that row's root mean square, over all rows of n; the error is |got - want| beyond
+// what one rounding of `want` to the dtype of the result explains. Infinite for a NaN.
+double row_error(std::span<const float> got, std::span<const double> want, std::int64_t n, DType result = DType::f32);
 
 // Expects row_error <= bound. With OCTAVO_REPORT in the environment each figure is printed beside its bound.
 void expect_close(const std::string& name, std::span<const float> got, std::span<const double> want, std::int64_t n,
-                  double bound);
+                  double bound, DType result = DType::f32);
 
 }  // namespace octavo::conformance
