@@ -40,7 +40,7 @@ show_apt_progress() {
 
 install_packages() {
   step "Installing packages"
-  command -v apt-get dpkg-query >/dev/null ||
+  command -v apt-get >/dev/null ||
     fail "this script installs Debian packages, and here is no apt-get: install what scripts/packages.txt lists, then build with cmake --preset cpu"
   local missing as_root=() log=$logs/packages.log
   missing=$(missing_packages)
