@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/file.h"
+#include "base/strings.h"
 #include "kv/group.h"
 #include "kv/scales.h"
 
@@ -70,7 +72,6 @@ TEST(GroupedFormat, RefusesARotationThatCannotBe) {
   EXPECT_FALSE(grouped_format({}, KvElem::bf16, 8, -1, false));
 }
 
-// Published models: models' own sizes, bytes per token and layer.
 TEST(KvFormat, BytesPerToken) {
   EXPECT_EQ(bytes_per_token(made("auto", 8, 128)), 4096);
   EXPECT_EQ(bytes_per_token(made("fp8", 8, 128)), 2048);
@@ -79,6 +80,35 @@ TEST(KvFormat, BytesPerToken) {
   EXPECT_EQ(bytes_per_token(made("auto", 3, 64)), 768);
   EXPECT_EQ(bytes_per_token(made("fp8", 1, 512)), 1024);
   EXPECT_EQ(bytes_per_page(made("int8:fp8", 8, 128), 64), 64 * 2064);
+}
+
+// The table of docs/kv-formats.md: | model | layers | heads x width | a layer: bf16, fp8, int8:fp8, int8 | all layers:
+// likewise |
+TEST(KvFormat, BytesPerTokenAreThoseOfTheDocument) {
+  const std::string document = read_file(OCTAVO_SOURCE_DIR "/docs/kv-formats.md").value();
+  int rows = 0;
+  for (const std::string_view line : split(document, "\n")) {
+    const auto cells = split(line, "|");
+    if (!line.starts_with("| ") || cells.size() != 11 || line.find(" x ") == std::string_view::npos) continue;
+    const auto number = [](std::string_view cell) {
+      std::string digits(trim(cell));
+      std::erase(digits, ',');
+      const auto value = parse_int(digits);
+      return value ? *value : -1;
+    };
+    const auto shape = split(cells[2], " x");
+    if (shape.size() != 2 || number(shape[0]) < 0) continue;
+    const int heads = static_cast<int>(number(shape[0])), width = static_cast<int>(number(shape[1]));
+    std::size_t cell = 3;
+    for (const char* dtype : {"bfloat16", "fp8", "int8:fp8", "int8"}) {
+      const std::int64_t bytes = bytes_per_token(made(dtype, heads, width));
+      EXPECT_EQ(number(cells[cell]), bytes) << line;
+      EXPECT_EQ(number(cells[cell + 4]), bytes * number(cells[1])) << line;
+      ++cell;
+    }
+    ++rows;
+  }
+  EXPECT_EQ(rows, 15);
 }
 
 TEST(CacheGroup, BytesOfAllItsLayers) {
