@@ -28,13 +28,10 @@ bool is_weight_dtype(DType dtype) {
   }
 }
 
-// Numbers that change what a weight or a cache means: none may go unread.
+// Numbers that change what a weight or a cache means: none may go unread, whatever it is called.
 bool is_scale_name(std::string_view name) {
-  if (is_kv_scale_name(name, nullptr)) return true;
-  for (const std::string_view ending :
-       {"weight_scale", "weight_scale_inv", "weight_scale_2", "weight_global_scale", "input_scale", "input_scale_ub",
-        "input_global_scale", "activation_scale", "output_scale", "pre_quant_scale"})
-    if (name.ends_with("." + std::string(ending))) return true;
+  for (const std::string_view ending : {"_scale", "_scales", "_scale_inv", "_scale_2", "_scale_ub"})
+    if (name.ends_with(ending)) return true;
   return false;
 }
 
@@ -277,8 +274,10 @@ Status CheckpointBinder::finish() const {
       return tensor_error(tensor, "is a scale tensor that belongs to no layer of this model");
     }
     if (is_scale_name(tensor.name))
-      return tensor_error(tensor,
-                          "is a scale tensor that nothing uses: the matrix it belongs to is missing or not e4m3");
+      return tensor_error(
+          tensor,
+          "is a scale tensor that nothing uses: it is not of a kind that octavo knows, or the matrix it belongs to "
+          "is missing or not e4m3");
     if (tensor.name.ends_with("_zero_point")) {
       const auto nonzero = [](std::byte byte) { return byte != std::byte{0}; };
       if (!std::any_of(tensor.bytes.begin(), tensor.bytes.end(), nonzero)) continue;

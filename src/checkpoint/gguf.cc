@@ -145,8 +145,14 @@ Result<std::optional<T>> find_typed(const std::map<std::string, GgufValue>& meta
 
 Result<GgufFile> GgufFile::open(const std::string& path) {
   OCTAVO_TRY(MappedFile opened, MappedFile::open(path));
-  const auto mapping = std::make_shared<const MappedFile>(std::move(opened));
-  GgufReader reader(mapping->bytes());
+  auto mapping = std::make_shared<const MappedFile>(std::move(opened));
+  const std::span<const std::byte> bytes = mapping->bytes();
+  return parse(bytes, std::move(mapping), path);
+}
+
+Result<GgufFile> GgufFile::parse(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
+                                 const std::string& path) {
+  GgufReader reader(bytes);
   OCTAVO_TRY(const Header header, read_header(reader).in(path));
 
   GgufFile file;
@@ -162,10 +168,10 @@ Result<GgufFile> GgufFile::open(const std::string& path) {
   OCTAVO_TRY(std::vector<TensorRecord> records, read_records(reader, header.num_tensors).in(path));
   OCTAVO_TRY(const auto alignment, file.find_int("general.alignment").in(path));
   OCTAVO_TRY(const std::uint64_t start, data_start(reader, alignment.value_or(32), !records.empty()).in(path));
-  const auto data = mapping->bytes().subspan(std::min<std::size_t>(start, mapping->bytes().size()));
+  const auto data = bytes.subspan(std::min<std::size_t>(start, bytes.size()));
   OCTAVO_TRY(place_records(records, data, static_cast<std::uint64_t>(alignment.value_or(32))).in(path));
   for (TensorRecord& record : records) {
-    record.tensor.owner = mapping;
+    record.tensor.owner = owner;
     record.tensor.file = path;
     file.tensors_.push_back(std::move(record.tensor));
   }

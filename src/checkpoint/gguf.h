@@ -7,7 +7,9 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -23,6 +25,8 @@ using GgufValue = std::variant<std::int64_t, double, bool, std::string, std::vec
 class GgufFile {
  public:
   static Result<GgufFile> open(const std::string& path);
+  // The same of a file's bytes in memory that `owner` keeps alive; `path` is for messages.
+  static Result<GgufFile> parse(std::span<const std::byte> bytes, std::shared_ptr<const void> owner, const std::string& path);
 
   const std::map<std::string, GgufValue>& metadata() const { return metadata_; }
   // Typed reads; nullopt when the key is absent, an error when it has another type. Whole numbers of any width read as int.

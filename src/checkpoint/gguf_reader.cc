@@ -52,7 +52,7 @@ GgmlType ggml_type(std::uint32_t number) {
       {35, "TQ2_0"},  {36, "IQ4_NL_4_4"}, {37, "IQ4_NL_4_8"}, {38, "IQ4_NL_8_8"}, {39, "MXFP4"}};
   for (const auto& [other, name] : kOthers)
     if (other == number) return {name, DType::f32, false};
-  return {"type " + std::to_string(number), DType::f32, false};
+  return {std::to_string(number), DType::f32, false};
 }
 
 Error GgufReader::truncated(std::uint64_t needed) const {

@@ -15,7 +15,7 @@ namespace octavo {
 
 // What a tensor of a GGML type is called, and its dtype if octavo has one.
 struct GgmlType {
-  std::string name;  // "Q4_K", or "type 77" for a number that nobody has given out
+  std::string name;  // "Q4_K", or "77" for a number that has no name
   DType dtype = DType::f32;
   bool supported = false;
 };

@@ -40,7 +40,7 @@ Status read_block(const Json& value, RoundingArgs& args) {
     if (pieces.size() != 2) return Error("the block \"" + value.get<std::string>() + "\" must look like 128x128");
     OCTAVO_TRY(sizes[0], parse_int(pieces[0]));
     OCTAVO_TRY(sizes[1], parse_int(pieces[1]));
-  } else if (value.is_array() && value.size() == 2 && value[0].is_number_unsigned() && value[1].is_number_unsigned()) {
+  } else if (value.is_array() && value.size() == 2 && value[0].is_number_integer() && value[1].is_number_integer()) {
     sizes = {value[0].get<std::int64_t>(), value[1].get<std::int64_t>()};
   } else {
     return Error("the block size must be a list of two whole numbers, but is " + to_text(value));
@@ -173,7 +173,7 @@ Result<Quantization> read_compressed_tensors(const Json& config) {
   return quantization;
 }
 
-// quant_method fp8: blocks as Qwen and DeepSeek publish them, or one scale a tensor without weight_block_size.
+// quant_method fp8: blocks with weight_block_size, or one scale per tensor without it.
 Result<Quantization> read_fp8(const Json& config) {
   Quantization quantization;
   OCTAVO_TRY(const auto fmt, find_string(config, "fmt"));

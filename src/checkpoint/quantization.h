@@ -1,5 +1,5 @@
 // What config.json's quantization_config says of the weights: which scheme, and what octavo makes of it.
-// Sources: compressed-tensors and the block FP8 form of Qwen and DeepSeek; models.md section 10.
+// Sources: compressed-tensors and block FP8 (quant_method fp8); models.md section 10.
 #pragma once
 
 #include <string>

@@ -14,6 +14,7 @@
 namespace octavo {
 namespace {
 
+constexpr std::uint64_t kLengthBytes = 8;
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 
 struct Entry {
@@ -122,7 +123,6 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
 };
 
 Result<std::string_view> find_header(std::span<const std::byte> bytes) {
-  constexpr std::uint64_t kLengthBytes = 8;
   if (bytes.size() < kLengthBytes)
     return Error("only " + std::to_string(bytes.size()) + " bytes, too short for safetensors; the file is truncated");
   std::uint64_t length = 0;
@@ -177,20 +177,18 @@ Result<StoredTensor> locate(const Entry& entry, std::span<const std::byte> data)
   return tensor;
 }
 
-Result<SafetensorsFile> interpret(const std::shared_ptr<const MappedFile>& mapping) {
-  OCTAVO_TRY(const std::string_view header, find_header(mapping->bytes()));
+Result<SafetensorsFile> parse(std::span<const std::byte> bytes) {
+  OCTAVO_TRY(const std::string_view header, find_header(bytes));
   HeaderEvents events;
   if (!nlohmann::json::sax_parse(header.begin(), header.end(), &events)) return Error(events.failure);
 
-  const std::span<const std::byte> data = mapping->bytes().subspan(8 + header.size());
+  const std::span<const std::byte> data = bytes.subspan(kLengthBytes + header.size());
   SafetensorsFile file;
   file.metadata = std::move(events.metadata);
   std::sort(events.entries.begin(), events.entries.end(),
             [](const Entry& a, const Entry& b) { return *a.offsets < *b.offsets; });
   for (const Entry& entry : events.entries) {
     OCTAVO_TRY(StoredTensor tensor, locate(entry, data).in("tensor " + octavo::quoted(entry.name)));
-    tensor.owner = mapping;
-    tensor.file = mapping->path();
     file.tensors.push_back(std::move(tensor));
   }
   OCTAVO_TRY(check_layout(events.entries, static_cast<std::int64_t>(data.size())));
@@ -199,9 +197,21 @@ Result<SafetensorsFile> interpret(const std::shared_ptr<const MappedFile>& mappi
 
 }  // namespace
 
+Result<SafetensorsFile> parse_safetensors(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
+                                          const std::string& path) {
+  OCTAVO_TRY(SafetensorsFile file, parse(bytes).in(path));
+  for (StoredTensor& tensor : file.tensors) {
+    tensor.owner = owner;
+    tensor.file = path;
+  }
+  return file;
+}
+
 Result<SafetensorsFile> read_safetensors(const std::string& path) {
-  OCTAVO_TRY(MappedFile mapping, MappedFile::open(path));
-  return interpret(std::make_shared<const MappedFile>(std::move(mapping))).in(path);
+  OCTAVO_TRY(MappedFile opened, MappedFile::open(path));
+  auto mapping = std::make_shared<const MappedFile>(std::move(opened));
+  const std::span<const std::byte> bytes = mapping->bytes();
+  return parse_safetensors(bytes, std::move(mapping), path);
 }
 
 }  // namespace octavo

@@ -5,7 +5,10 @@
 // Format: the safetensors project's README.
 #pragma once
 
+#include <cstddef>
 #include <map>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +23,10 @@ struct SafetensorsFile {
 };
 
 Result<SafetensorsFile> read_safetensors(const std::string& path);
+
+// The same of a file's bytes in memory that `owner` keeps alive; `path` is for messages.
+Result<SafetensorsFile> parse_safetensors(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
+                                          const std::string& path);
 
 // Writes tensors in the given order, 8-byte aligned header, to a temporary file that is renamed into place.
 Status write_safetensors(const std::string& path, const std::vector<StoredTensor>& tensors,
