@@ -1,1 +1,80 @@
-int main() { return 0; }
+// octavo: one program, its commands. Builds everything in order and owns it.
+
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <new>
+
+#include "app/backends.h"
+#include "app/default_model.h"
+#include "app/options.h"
+
+namespace octavo {
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kWrongUsage = 2;
+
+int report(const Error& error, int code) {
+  std::fprintf(stderr, "octavo: %s\n", error.message().c_str());
+  return code;
+}
+
+// Ctrl-C is waited for by InterruptWatcher's thread, so every thread inherits it blocked; a reader that left is a write
+// error.
+void set_signals() {
+  sigset_t interrupts;
+  sigemptyset(&interrupts);
+  sigaddset(&interrupts, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &interrupts, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+Status dispatch(Options options) {
+  const Environment environment = read_environment();
+  if (options.model.empty()) {
+    OCTAVO_TRY(options.engine.model_path, default_model_path(environment.octavo_cache));
+  } else {
+    OCTAVO_TRY(options.engine.model_path, resolve_model_path(options.model, {environment.hub_directory}));
+  }
+  const std::string& path = options.engine.model_path;
+  InterruptWatcher interrupts;
+  switch (options.command) {
+    case Command::run:
+      return run({options.engine, options.sampling, options.prompt, options.system, options.chat_template},
+                 backend_factory(options), interrupts);
+    case Command::inspect:
+      return inspect({path, options.engine.load_format, options.engine.overrides, options.chat_template, options.json},
+                     backend_factory(options));
+    case Command::eval_logits:
+      return eval_logits({options.engine, options.ids_file, options.output, options.decode_from},
+                         backend_factory(options));
+    case Command::tokenize:
+      return tokenize({path, options.decode, options.plain, options.add_special, options.jsonl});
+    case Command::render_template:
+      return render_template({path, options.chat_template, options.jsonl});
+  }
+  return {};
+}
+
+int run_program(const std::vector<std::string>& arguments) {
+  if (const Status status = check_stdout(); !status) return report(status.error(), kFailed);
+  Result<Parsed> parsed = parse_options(arguments);
+  if (!parsed) return report(parsed.error(), kWrongUsage);
+  const Status status = parsed->options ? dispatch(std::move(*parsed->options)) : write_stdout(parsed->text);
+  return status ? 0 : report(status.error(), kFailed);
+}
+
+}  // namespace
+}  // namespace octavo
+
+int main(int argc, char** argv) {
+  octavo::set_signals();
+  try {
+    return octavo::run_program({argv + 1, argv + argc});
+  } catch (const std::bad_alloc&) {
+    return octavo::report(octavo::Error("out of memory"), octavo::kFailed);
+  } catch (const std::exception& failure) {
+    return octavo::report(octavo::Error(std::string("internal error: ") + failure.what()), octavo::kFailed);
+  }
+}

@@ -1,1 +1,229 @@
-#include "base/result.h"
+#include "app/options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdlib>
+#include <sstream>
+
+#include "app/flag_rows.h"
+#include "base/log.h"
+#include "base/strings.h"
+
+namespace octavo {
+namespace {
+
+struct CommandRow {
+  Command command;
+  const char* words;  // "eval logits"
+  const char* help;
+  bool model_required;
+};
+
+constexpr std::array<CommandRow, 5> kCommands = {{
+    {Command::run, "run", "Answer a prompt, or chat in the terminal", false},
+    {Command::inspect, "inspect", "Say what a checkpoint is and what octavo makes of it", true},
+    {Command::eval_logits, "eval logits", "Write the logits of every position of a list of token ids", true},
+    {Command::tokenize, "tokenize", "Text on stdin to token ids, and back", true},
+    {Command::render_template, "template", "Messages (JSON on stdin) to the prompt that the model sees", true},
+}};
+constexpr const char* kModelHelp =
+    "a directory with config.json and safetensors, a .gguf file, or org/name from the local Hugging Face cache";
+constexpr std::string_view kSkipLayers = "--kv-cache-dtype-skip-layers";
+
+// "--kv_cache_dtype=fp8" -> "--kv-cache-dtype=fp8"; values are left alone.
+std::string with_dashes(std::string argument) {
+  if (!argument.starts_with("--")) return argument;
+  const std::size_t end = std::min(argument.find('='), argument.size());
+  std::replace(argument.begin(), argument.begin() + static_cast<std::ptrdiff_t>(end), '_', '-');
+  return argument;
+}
+
+bool looks_like_layers(const std::string& argument) {
+  const auto layer_char = [](char c) {
+    return std::isdigit(static_cast<unsigned char>(c)) != 0 || c == '-' || c == ',' || c == ' ';
+  };
+  const bool indices = std::all_of(argument.begin(), argument.end(), layer_char) && argument != "-" && argument != "--";
+  return indices || argument == "sliding_window" || argument == "full_attention";
+}
+
+// The one flag with several values, of which some begin with a dash: they are joined before CLI11 sees them.
+std::vector<std::string> join_layer_lists(const std::vector<std::string>& arguments) {
+  std::vector<std::string> result;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    result.push_back(with_dashes(arguments[i]));
+    const bool equals = result.back().starts_with(std::string(kSkipLayers) + "=");
+    if (!equals && (result.back() != kSkipLayers || i + 1 == arguments.size())) continue;
+    if (!equals) result.back() += "=" + arguments[++i];
+    while (i + 1 < arguments.size() && looks_like_layers(arguments[i + 1])) result.back() += "," + arguments[++i];
+  }
+  return result;
+}
+
+std::vector<std::string> first_words() {
+  std::vector<std::string> words;
+  for (const CommandRow& row : kCommands) words.emplace_back(split(row.words, " ").front());
+  return words;
+}
+
+Status unknown(const std::string& kind, const std::string& name, const std::vector<std::string>& known) {
+  const auto close = nearest(name, known);
+  return Error(kind + " " + octavo::quoted(name) + " is not known" +
+               (close ? "; did you mean " + *close + "?" : "; known: " + join(known, ", ")));
+}
+
+Status check_command(const std::vector<std::string>& arguments) {
+  const std::vector<std::string> known = first_words();
+  if (arguments.empty()) return Error("no command was given; known: " + join(known, ", ") + " (octavo --help)");
+  const std::string& first = arguments.front();
+  if (first.starts_with("-")) return {};
+  if (std::find(known.begin(), known.end(), first) == known.end()) return unknown("command", first, known);
+  if (first != "eval") return {};
+  if (arguments.size() < 2) return Error("eval needs to know what: octavo eval logits MODEL");
+  if (!arguments[1].starts_with("-") && arguments[1] != "logits")
+    return unknown("eval command", arguments[1], {"logits"});
+  return {};
+}
+
+std::string help_of(const FlagRow& row) {
+  if (row.effect == Effect::no_effect) return "accepted, no effect: " + row.because;
+  if (row.effect == Effect::refused) return "refused: " + row.because;
+  return row.help + " [" + row.standard + "]";
+}
+
+// One command's parser and what it found.
+struct CommandParser {
+  const CommandRow* row = nullptr;
+  CLI::App* app = nullptr;
+  std::vector<std::pair<const FlagRow*, CLI::Option*>> flags;
+  CLI::Option* model = nullptr;
+};
+
+CommandParser add_command(CLI::App& root, const CommandRow& row, const std::vector<FlagRow>& rows) {
+  CommandParser parser{&row, &root, {}, nullptr};
+  for (const std::string_view word : split(row.words, " ")) {
+    const auto inner = parser.app->get_subcommands([&](const CLI::App* app) { return app->get_name() == word; });
+    parser.app = !inner.empty() ? inner.front() : parser.app->add_subcommand(std::string(word), row.help);
+  }
+  parser.app->allow_extras();
+  const CLI::callback_t keep = [](const CLI::results_t&) { return true; };  // values are read from the option itself
+  parser.model = parser.app->add_option("MODEL", keep, kModelHelp)->type_name("")->expected(1);
+  for (const FlagRow& flag : rows) {
+    if ((flag.commands & bit(row.command)) == 0) continue;
+    CLI::Option* option =
+        flag.value.empty() ? parser.app->add_flag_callback(
+                                 flag.name, [] {}, help_of(flag))
+                           : parser.app->add_option(flag.name, keep, help_of(flag))->type_name(flag.value)->expected(1);
+    option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    parser.flags.emplace_back(&flag, option);
+  }
+  return parser;
+}
+
+std::string first_name(const FlagRow& flag) { return std::string(split(flag.name, ",").front()); }
+
+Status apply(const CommandParser& parser, Options& options) {
+  for (const std::string& extra : parser.app->remaining()) {
+    if (!extra.starts_with("-") || extra == "-") return Error("unexpected argument " + octavo::quoted(extra));
+    std::vector<std::string> known = {"--help"};
+    for (const auto& [flag, option] : parser.flags) known.push_back(first_name(*flag));
+    return unknown("flag", extra.substr(0, extra.find('=')), known);
+  }
+  for (const auto& [flag, option] : parser.flags) {
+    if (option->count() == 0) continue;
+    const std::string name = first_name(*flag);
+    if (flag->effect == Effect::refused) return Error(name + " is refused: " + flag->because);
+    if (flag->effect == Effect::no_effect)
+      log::info("flag has no effect", {{"flag", name}, {"because", flag->because}});
+    OCTAVO_TRY(flag->set(options, flag->value.empty() ? "" : option->results().back()).in(name));
+  }
+  if (parser.model->count() > 0) options.model = parser.model->results().front();
+  if (options.model.empty() && parser.row->model_required)
+    return Error(std::string(parser.row->words) + " needs a MODEL: " + kModelHelp);
+  if (options.command == Command::eval_logits && (options.ids_file.empty() || options.output.empty()))
+    return Error("eval logits needs --input-ids-file and --output");
+  return {};
+}
+
+Options defaults_of(Command command) {
+  Options options;
+  options.command = command;
+  options.engine.max_num_seqs = 1;  // one conversation; more is asked for by flag
+  options.cpu.isa = cpu::best_isa();
+  return options;
+}
+
+}  // namespace
+
+Environment read_environment() {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  const std::string home = variable("HOME");
+  const std::string cache = variable("XDG_CACHE_HOME").empty() ? home + "/.cache" : variable("XDG_CACHE_HOME");
+  Environment environment;
+  environment.octavo_cache = cache + "/octavo";
+  environment.hub_directory = variable("HF_HUB_CACHE");
+  if (environment.hub_directory.empty())
+    environment.hub_directory = (variable("HF_HOME").empty() ? cache + "/huggingface" : variable("HF_HOME")) + "/hub";
+  return environment;
+}
+
+Result<Parsed> parse_options(const std::vector<std::string>& arguments) {
+  OCTAVO_TRY(check_command(arguments));
+  CLI::App root("octavo: language models over long contexts, with an 8-bit KV cache and 8-bit attention", "octavo");
+  root.set_version_flag("--version", OCTAVO_VERSION, "print the version");
+  root.require_subcommand(0, 1);
+  const std::vector<FlagRow> rows = flag_rows();
+  std::vector<CommandParser> parsers;
+  for (const CommandRow& row : kCommands) parsers.push_back(add_command(root, row, rows));
+
+  std::vector<std::string> reversed = join_layer_lists(arguments);
+  std::reverse(reversed.begin(), reversed.end());  // as CLI11 takes a vector
+  try {
+    root.parse(reversed);
+  } catch (const CLI::Success& asked) {
+    std::ostringstream out;
+    root.exit(asked, out, out);
+    return Parsed{std::nullopt, out.str()};
+  } catch (const CLI::ParseError& failure) {
+    std::string reason = failure.what();
+    std::replace(reason.begin(), reason.end(), '\n', ' ');
+    return Error(reason);
+  }
+  for (const CommandParser& parser : parsers) {
+    if (!parser.app->parsed()) continue;
+    Options options = defaults_of(parser.row->command);
+    OCTAVO_TRY(apply(parser, options));
+    return Parsed{std::move(options), ""};
+  }
+  return Error("no command was given; known: " + join(first_words(), ", ") + " (octavo --help)");
+}
+
+std::string flags_markdown() {
+  std::string text =
+      "# Flags\n\nMade from the list in `src/app/flag_rows.cc`; a test holds this page to it. `-` and `_` are alike in "
+      "names. "
+      "Sizes take k, m, g (powers of 1000) and K, M, G (powers of 1024). An unknown flag is an error that names the "
+      "nearest.\n";
+  for (const CommandRow& command : kCommands) {
+    text += "\n## `octavo " + std::string(command.words) + (command.model_required ? " MODEL" : " [MODEL]") + "`\n\n" +
+            command.help + ".\n\n| flag | default | meaning |\n|---|---|---|\n";
+    for (const FlagRow& row : flag_rows()) {
+      if ((row.commands & bit(command.command)) == 0) continue;
+      std::string names;
+      for (const std::string_view name : split(row.name, ","))
+        names += (names.empty() ? "`" : ", `") + std::string(name) + "`";
+      const std::string meaning = row.effect == Effect::honoured    ? row.help
+                                  : row.effect == Effect::no_effect ? "accepted, no effect: " + row.because
+                                                                    : "refused: " + row.because;
+      text +=
+          "| " + names + (row.value.empty() ? "" : " " + row.value) + " | " + row.standard + " | " + meaning + " |\n";
+    }
+  }
+  return text;
+}
+
+}  // namespace octavo

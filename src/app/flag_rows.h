@@ -1,0 +1,30 @@
+// The rows of options.h's list.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "app/options.h"
+
+namespace octavo {
+
+enum class Effect { honoured, no_effect, refused };
+
+constexpr unsigned bit(Command command) { return 1u << static_cast<unsigned>(command); }
+constexpr unsigned kEngineCommands = bit(Command::run) | bit(Command::eval_logits);
+
+struct FlagRow {
+  std::string name;   // "--dtype"; a second name after a comma: "-p,--prompt"
+  std::string value;  // what is written for it in the help; empty: a switch
+  std::string help;
+  std::string standard;  // the default, for people
+  unsigned commands = 0;
+  std::function<Status(Options&, const std::string&)> set;
+  Effect effect = Effect::honoured;
+  std::string because{};  // of no_effect and refused
+};
+
+std::vector<FlagRow> flag_rows();
+
+}  // namespace octavo

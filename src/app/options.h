@@ -1,0 +1,59 @@
+// Options: every flag of every command, once. A row says name, help, default, what it sets, and whether it is honoured,
+// accepted without effect, or refused; parsing, --help and docs/flags.md derive from the rows. Flags and environment
+// are read here and nowhere else.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cpu/backend.h"
+#include "engine/engine.h"
+#include "tool/eval_logits.h"
+#include "tool/inspect.h"
+#include "tool/run.h"
+#include "tool/tokenize.h"
+
+namespace octavo {
+
+enum class Command { run, inspect, eval_logits, tokenize, render_template };
+enum class DeviceChoice { automatic, cpu };
+
+struct Options {
+  Command command = Command::run;
+  std::string model;  // as written; resolve_model_path() makes it a path
+  EngineConfig engine;
+  cpu::Config cpu;
+  DeviceChoice device = DeviceChoice::automatic;
+  SamplingParams sampling;
+  std::optional<std::string> prompt;
+  std::string system;
+  std::string chat_template;
+  bool json = false;
+  bool jsonl = false;
+  bool decode = false;
+  bool plain = false;
+  bool add_special = false;
+  std::string ids_file;
+  std::string output;
+  std::optional<int> decode_from;
+};
+
+// What the environment says, read once.
+struct Environment {
+  std::string hub_directory;  // $HF_HUB_CACHE, $HF_HOME/hub or ~/.cache/huggingface/hub
+  std::string octavo_cache;   // $XDG_CACHE_HOME/octavo or ~/.cache/octavo
+};
+Environment read_environment();
+
+struct Parsed {
+  std::optional<Options> options;  // absent: `text` is the answer (--help, --version)
+  std::string text;
+};
+// Errors are wrong usage (exit code 2) and name the flag.
+Result<Parsed> parse_options(const std::vector<std::string>& arguments);
+
+// docs/flags.md.
+std::string flags_markdown();
+
+}  // namespace octavo

@@ -1,0 +1,77 @@
+#include "app/options.h"
+
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+
+namespace octavo {
+namespace {
+
+Options parsed(const std::vector<std::string>& arguments) {
+  auto result = parse_options(arguments);
+  EXPECT_TRUE(result) << result.error().message();
+  return result && result->options ? *result->options : Options();
+}
+std::string refusal(const std::vector<std::string>& arguments) {
+  const auto result = parse_options(arguments);
+  return result ? "accepted" : result.error().message();
+}
+
+TEST(Options, DashesAndUnderscoresAreAlike) {
+  for (const char* name : {"--kv-cache-dtype", "--kv_cache_dtype", "--kv_cache-dtype"}) {
+    const Options options = parsed({"run", "m", name, "int8:fp8"});
+    EXPECT_EQ(options.engine.kv_cache.key, KvElem::int8) << name;
+    EXPECT_EQ(options.engine.kv_cache.value, KvElem::e4m3) << name;
+  }
+  EXPECT_EQ(parsed({"run", "--chat_template=a_b", "m_o"}).chat_template, "a_b");
+  EXPECT_EQ(parsed({"run", "--chat_template=a_b", "m_o"}).model, "m_o");
+}
+
+TEST(Options, SizesAreReadAsVllmReadsThem) {
+  EXPECT_EQ(parsed({"run", "m", "--max-model-len", "8k"}).engine.max_model_len, 8000);
+  EXPECT_EQ(parsed({"run", "m", "--max-model-len=8K"}).engine.max_model_len, 8192);
+  EXPECT_EQ(parsed({"run", "m", "--max-model-len", "auto"}).engine.max_model_len, std::nullopt);
+  EXPECT_EQ(parsed({"run", "m", "--kv-cache-memory-bytes", "2G"}).engine.kv_cache_bytes, std::int64_t{2} << 30);
+}
+
+TEST(Options, LayerListsTakeEveryForm) {
+  using Values = std::vector<std::string>;
+  const std::string flag = "--kv-cache-dtype-skip-layers";
+  EXPECT_EQ(parsed({"run", "m", flag, "0", "1", "23"}).engine.skip_layers, Values{"0,1,23"});
+  EXPECT_EQ(parsed({"run", flag, "0,-1", "-2", "m"}).engine.skip_layers, Values{"0,-1,-2"});
+  EXPECT_EQ(parsed({"run", flag, "0,-1", "-2", "m"}).model, "m");
+  EXPECT_EQ(parsed({"run", "--kv_cache_dtype_skip_layers=-1", "-3", "m", "--seed", "1"}).engine.skip_layers,
+            Values{"-1,-3"});
+  EXPECT_EQ(parsed({"run", "m", flag, "sliding_window", "-p", "x"}).engine.skip_layers, Values{"sliding_window"});
+}
+
+TEST(Options, WrongUsageNamesTheThing) {
+  const auto contains = [](const std::vector<std::string>& arguments, const std::string& part) {
+    EXPECT_NE(refusal(arguments).find(part), std::string::npos) << refusal(arguments);
+  };
+  contains({"run", "m", "--kv-cache-dtyp", "fp8"}, "did you mean --kv-cache-dtype?");
+  contains({"rum"}, "did you mean run?");
+  contains({"run", "a", "b"}, "unexpected argument \"b\"");
+  contains({"run", "m", "--top-p", "0"}, "--top-p");
+  contains({"run", "m", "--dtype", "float16"}, "use bfloat16");
+  contains({"run", "m", "--calculate-kv-scales"}, "--calculate-kv-scales is refused");
+  contains({"run", "m", "--tensor-parallel-size", "2"}, "only 1");
+  contains({"inspect"}, "needs a MODEL");
+  contains({}, "no command");
+}
+
+TEST(Options, TheLastOfTwoEqualFlagsCounts) {
+  EXPECT_EQ(parsed({"run", "m", "--seed", "1", "--seed", "2"}).engine.seed, 2u);
+  EXPECT_FALSE(parsed({"run", "m", "--no-enable-prefix-caching"}).engine.prefix_caching);
+}
+
+TEST(Options, TheFlagsPageIsTrue) {
+  const auto page = read_file(std::string(OCTAVO_SOURCE_DIR) + "/docs/flags.md");
+  if (!page || *page != flags_markdown()) {
+    ASSERT_TRUE(write_file("flags.md", flags_markdown()));
+    FAIL() << "docs/flags.md is not what the options say; the true page was written to flags.md in this folder";
+  }
+}
+
+}  // namespace
+}  // namespace octavo

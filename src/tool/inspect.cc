@@ -1,0 +1,173 @@
+#include "tool/inspect.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/strings.h"
+#include "engine/text_assets.h"
+#include "tool/console.h"
+
+namespace octavo {
+namespace {
+
+OrderedJson describe_weights(const Checkpoint& checkpoint) {
+  std::int64_t parameters = 0;
+  std::int64_t bytes = 0;
+  OrderedJson by_dtype = OrderedJson::object();
+  for (const StoredTensor& tensor : checkpoint.tensors()) {
+    std::int64_t count = 1;
+    for (const std::int64_t n : tensor.shape) count *= n;
+    const auto size = static_cast<std::int64_t>(tensor.bytes.size());
+    const std::string dtype(dtype_info(tensor.dtype).name);
+    parameters += count;
+    bytes += size;
+    by_dtype[dtype] = by_dtype.value(dtype, std::int64_t{0}) + size;
+  }
+  return {{"tensors", checkpoint.tensors().size()},
+          {"numbers", parameters},
+          {"bytes", bytes},
+          {"bytes_by_dtype", by_dtype}};
+}
+
+// Where KV scales were found, by the file's own names.
+OrderedJson describe_scales(const Checkpoint& checkpoint, const std::vector<KvScales>& scales) {
+  std::set<std::string> endings;
+  for (const StoredTensor& tensor : checkpoint.tensors()) {
+    std::string prefix;
+    if (is_kv_scale_name(tensor.name, &prefix)) endings.insert(tensor.name.substr(prefix.size() + 1));
+  }
+  const auto given = [](const KvScales& layer) { return layer.source == ScaleSource::checkpoint; };
+  const auto layers = std::count_if(scales.begin(), scales.end(), given);
+  if (layers == 0) return nullptr;
+  const bool per_head = std::any_of(scales.begin(), scales.end(), [](const KvScales& layer) { return layer.per_head; });
+  return {{"layers", layers}, {"names", endings}, {"grain", per_head ? "per KV head" : "per tensor"}};
+}
+
+// Bytes of one token in all layers that keep it as long as its sequence lives, and in those with a window.
+OrderedJson kv_bytes(const ModelSpec& spec, const std::vector<KvScales>& scales) {
+  OrderedJson table = OrderedJson::object();
+  for (const char* dtype : {"float32", "bfloat16", "fp8", "fp8_e5m2", "int8", "int8:fp8"}) {
+    const KvCacheChoice choice = *parse_kv_cache_dtype(dtype);
+    std::int64_t full = 0;
+    std::int64_t window = 0;
+    for (std::size_t i = 0; i < spec.layers.size(); ++i) {
+      const LayerSpec& layer = spec.layers[i];
+      if (layer.cache != CacheKind::grouped) continue;
+      const auto format = grouped_format(choice, KvElem::bf16, layer.kv_heads, layer.head_dim, scales[i].per_head);
+      if (format) (layer.window > 0 ? window : full) += bytes_per_token(*format);
+    }
+    table[dtype] = full;
+    if (window > 0) table[std::string(dtype) + ", layers with a window"] = window;
+  }
+  return table;
+}
+
+void add_sizes(const ModelSpec& spec, OrderedJson& report) {
+  const LayerSpec& first = spec.layers.front();
+  report["family"] = spec.family;
+  report["architecture"] = spec.architecture;
+  report["stored_dtype"] = spec.stored_dtype;
+  report["quantization"] = spec.quantization.scheme == WeightScheme::none ? "none" : spec.quantization.description;
+  report["layers"] = spec.layers.size();
+  report["hidden_size"] = spec.hidden;
+  report["q_heads"] = first.q_heads;
+  report["kv_heads"] = first.kv_heads;
+  report["head_dim"] = first.head_dim;
+  report["vocab_size"] = spec.vocab;
+  report["tied_head"] = spec.tied;
+  report["rope"] = spec.rope;
+  report["context_length"] = spec.max_positions;
+  const auto sliding =
+      std::count_if(spec.layers.begin(), spec.layers.end(), [](const LayerSpec& l) { return l.window > 0; });
+  if (sliding > 0) report["layers_with_a_window"] = sliding;
+  report["bos_token_id"] = spec.bos ? OrderedJson(*spec.bos) : OrderedJson(nullptr);
+  report["eos_token_ids"] = spec.eos;
+}
+
+// Binds every weight and adds what only the tensors tell.
+Status add_model(Model& model, const Checkpoint& checkpoint, Device& device, OrderedJson& report) {
+  const ModelSpec& spec = model.spec();
+  add_sizes(spec, report);
+  std::vector<KvScales> scales(spec.layers.size());
+  if (checkpoint.format() != LoadFormat::dummy) {
+    CheckpointBinder binder(checkpoint, spec.quantization, model.names(), device, {});
+    OCTAVO_TRY(model.visit(binder));
+    OCTAVO_TRY(binder.finish());
+    scales = model.kv_scales();
+    report["weights"] = describe_weights(checkpoint);
+  }
+  report["kv_bytes_per_token"] = kv_bytes(spec, scales);
+  report["kv_scales"] = describe_scales(checkpoint, scales);
+  return {};
+}
+
+// Words may be missing without harm to the rest; what is there but broken is an error.
+Status add_words(const Checkpoint& checkpoint, const std::string& chat_template, OrderedJson& report) {
+  const Result<Tokenizer> tokenizer = load_tokenizer(checkpoint);
+  if (!tokenizer && tokenizer.error().kind() != ErrorKind::not_found) return tokenizer.error();
+  report["tokenizer"] = tokenizer ? OrderedJson(tokenizer->description()) : OrderedJson(nullptr);
+  const Result<TemplateAsset> asset = load_chat_template(checkpoint, chat_template);
+  if (!asset && asset.error().kind() != ErrorKind::not_found) return asset.error();
+  report["chat_template"] = nullptr;
+  if (asset)
+    report["chat_template"] = asset->source + ", " + std::to_string(asset->chat_template.source().size()) + " bytes";
+  return {};
+}
+
+std::string plain(const OrderedJson& value) {
+  if (value.is_null()) return "none";
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
+  if (!value.is_array()) return to_text(value);
+  std::vector<std::string> items;
+  for (const OrderedJson& item : value) items.push_back(plain(item));
+  return items.empty() ? "none" : join(items, ", ");
+}
+
+std::string as_text(const OrderedJson& report) {
+  std::string text;
+  for (const auto& [key, value] : report.items()) {
+    std::string label = key;
+    std::replace(label.begin(), label.end(), '_', ' ');
+    label.resize(std::max<std::size_t>(label.size() + 1, 22), ' ');
+    if (!value.is_object()) {
+      text += label + plain(value) + "\n";
+      continue;
+    }
+    text += label.substr(0, label.find_last_not_of(' ') + 1) + "\n";
+    for (const auto& [inner, item] : value.items()) {
+      std::string name = "  " + inner;
+      name.resize(std::max<std::size_t>(name.size() + 1, 22), ' ');
+      text += name + plain(item) + "\n";
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+Status inspect(const InspectOptions& options, const BackendFactory& make_backend) {
+  OCTAVO_TRY(const Checkpoint checkpoint, Checkpoint::open(options.model_path, options.load_format));
+  OCTAVO_TRY(const std::unique_ptr<Backend> backend, make_backend(0));
+  OrderedJson report;
+  report["model"] = options.model_path;
+  report["format"] = checkpoint.gguf() != nullptr               ? "gguf"
+                     : checkpoint.format() == LoadFormat::dummy ? "config only"
+                                                                : "safetensors";
+
+  OrderedJson unsupported = OrderedJson::array();
+  Result<std::unique_ptr<Model>> model = make_model(checkpoint, options.overrides);
+  if (model) {
+    OCTAVO_TRY(add_model(**model, checkpoint, backend->device(), report));
+  } else if (model.error().kind() == ErrorKind::unsupported) {
+    unsupported.push_back(model.error().message());
+    report["weights"] = describe_weights(checkpoint);
+  } else {
+    return model.error();
+  }
+  OCTAVO_TRY(add_words(checkpoint, options.chat_template, report));
+  report["not_supported"] = unsupported;
+  return write_stdout(options.json ? to_text(report) + "\n" : as_text(report));
+}
+
+}  // namespace octavo

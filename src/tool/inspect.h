@@ -1,0 +1,21 @@
+// `octavo inspect`: what a checkpoint is, what octavo makes of it, and what is not supported and why.
+#pragma once
+
+#include <string>
+
+#include "model/model.h"
+#include "ops/backend.h"
+
+namespace octavo {
+
+struct InspectOptions {
+  std::string model_path;
+  LoadFormat load_format = LoadFormat::automatic;
+  ConfigOverrides overrides;
+  std::string chat_template;
+  bool json = false;
+};
+// Weights are bound (mapped, not read), so a tensor that does not fit the config is found here too.
+Status inspect(const InspectOptions& options, const BackendFactory& make_backend);
+
+}  // namespace octavo
