@@ -1,5 +1,6 @@
 // check(condition, message): for our own mistakes (shape, bounds, state), never for a wrong world (that is a Result).
-// On failure the message and the place go to stderr and the process stops: an invariant that is gone cannot be served on.
+// On failure the message and the place go to stderr and the process stops: an invariant that is gone cannot be served
+// on.
 #pragma once
 
 #include <source_location>

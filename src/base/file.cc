@@ -15,7 +15,8 @@ namespace {
 
 Error system_error(const std::string& path, const char* what) {
   const int code = errno;
-  return Error(path + ": " + what + ": " + std::strerror(code), code == ENOENT ? ErrorKind::not_found : ErrorKind::invalid);
+  return Error(path + ": " + what + ": " + std::strerror(code),
+               code == ENOENT ? ErrorKind::not_found : ErrorKind::invalid);
 }
 
 struct Descriptor {

@@ -11,8 +11,8 @@
 
 namespace octavo {
 
-// A file mapped read-only. The bytes stay valid as long as the object lives; a file that shrinks under us is not guarded
-// against (the kernel's SIGBUS), as for any mapped file.
+// A file mapped read-only. The bytes stay valid as long as the object lives; a file that shrinks under us is not
+// guarded against (the kernel's SIGBUS), as for any mapped file.
 class MappedFile {
  public:
   static Result<MappedFile> open(const std::string& path);
@@ -27,13 +27,14 @@ class MappedFile {
   void release(std::span<const std::byte> part) const;
 
  private:
-  MappedFile(std::string path, const std::byte* data, std::size_t size) : path_(std::move(path)), data_(data), size_(size) {}
+  MappedFile(std::string path, const std::byte* data, std::size_t size)
+      : path_(std::move(path)), data_(data), size_(size) {}
   std::string path_;
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
 };
 
-bool file_exists(const std::string& path);       // a regular file that can be named
+bool file_exists(const std::string& path);  // a regular file that can be named
 bool directory_exists(const std::string& path);
 Result<std::string> read_file(const std::string& path);
 Status write_file(const std::string& path, std::string_view content);  // a temporary file, then a rename

@@ -15,8 +15,10 @@ Status check_depth(std::string_view text, std::string_view what) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (in_string) {
-      if (c == '\\') ++i;
-      else if (c == '"') in_string = false;
+      if (c == '\\')
+        ++i;
+      else if (c == '"')
+        in_string = false;
     } else if (c == '"') {
       in_string = true;
     } else if (c == '[' || c == '{') {
@@ -36,7 +38,8 @@ Result<J> parse(std::string_view text, std::string_view what) {
     return J::parse(text.begin(), text.end());
   } catch (const nlohmann::json::exception& failure) {
     std::string reason = failure.what();
-    if (const std::size_t bracket = reason.find("] "); bracket != std::string::npos) reason = reason.substr(bracket + 2);
+    if (const std::size_t bracket = reason.find("] "); bracket != std::string::npos)
+      reason = reason.substr(bracket + 2);
     return Error(std::string(what) + ": not valid JSON: " + reason);
   }
 }
@@ -57,7 +60,9 @@ Result<T> required(Result<std::optional<T>> found, std::string_view key) {
 }  // namespace
 
 Result<Json> parse_json(std::string_view text, std::string_view what) { return parse<Json>(text, what); }
-Result<OrderedJson> parse_ordered_json(std::string_view text, std::string_view what) { return parse<OrderedJson>(text, what); }
+Result<OrderedJson> parse_ordered_json(std::string_view text, std::string_view what) {
+  return parse<OrderedJson>(text, what);
+}
 
 Result<Json> read_json_file(const std::string& path) {
   OCTAVO_TRY(const std::string text, read_file(path));
@@ -78,7 +83,8 @@ Result<std::optional<std::int64_t>> find_int(const Json& object, std::string_vie
   if (value->is_number_integer()) return std::optional(value->get<std::int64_t>());
   if (value->is_number_float()) {
     const double number = value->get<double>();
-    if (number == std::floor(number) && std::abs(number) < 0x1p53) return std::optional(static_cast<std::int64_t>(number));
+    if (number == std::floor(number) && std::abs(number) < 0x1p53)
+      return std::optional(static_cast<std::int64_t>(number));
   }
   return wrong_type(key, *value, "a whole number");
 }
@@ -107,9 +113,13 @@ Result<std::optional<std::string>> find_string(const Json& object, std::string_v
 Result<std::int64_t> get_int(const Json& object, std::string_view key) { return required(find_int(object, key), key); }
 Result<double> get_number(const Json& object, std::string_view key) { return required(find_number(object, key), key); }
 Result<bool> get_bool(const Json& object, std::string_view key) { return required(find_bool(object, key), key); }
-Result<std::string> get_string(const Json& object, std::string_view key) { return required(find_string(object, key), key); }
+Result<std::string> get_string(const Json& object, std::string_view key) {
+  return required(find_string(object, key), key);
+}
 
 std::string to_text(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
-std::string to_text(const OrderedJson& value) { return value.dump(-1, ' ', false, OrderedJson::error_handler_t::replace); }
+std::string to_text(const OrderedJson& value) {
+  return value.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+}
 
 }  // namespace octavo

@@ -1,7 +1,7 @@
 // JSON with errors that name the place. nlohmann's type, our parsing: depth is bounded, nothing throws.
 //
-// Json keeps keys sorted and looks them up fast: configs, tokenizers, requests. OrderedJson keeps the order of the text,
-// which a chat template's `tojson` and iteration show; its lookup is linear, so it is for small objects only.
+// Json keeps keys sorted and looks them up fast: configs, tokenizers, requests. OrderedJson keeps the order of the
+// text, which a chat template's `tojson` and iteration show; its lookup is linear, so it is for small objects only.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ Result<Json> parse_json(std::string_view text, std::string_view what);
 Result<OrderedJson> parse_ordered_json(std::string_view text, std::string_view what);
 Result<Json> read_json_file(const std::string& path);
 
-// Typed reads of one key of an object. A missing or null key is `not_found` (get_*) or nullopt (find_*); another type is an
-// error that names key, what was expected and what stands there. Whole numbers written as 8.0 are accepted as 8.
+// Typed reads of one key of an object. A missing or null key is `not_found` (get_*) or nullopt (find_*); another type
+// is an error that names key, what was expected and what stands there. Whole numbers written as 8.0 are accepted as 8.
 Result<std::int64_t> get_int(const Json& object, std::string_view key);
 Result<double> get_number(const Json& object, std::string_view key);  // finite
 Result<bool> get_bool(const Json& object, std::string_view key);

@@ -95,8 +95,10 @@ void ThreadPool::run_erased(std::int64_t parts, Call call, void* context) {
   state.publish();
   state.take_parts();
   for (int spin = 0; state.remaining.load(std::memory_order_acquire) > 0; ++spin) {
-    if (spin < kSpins) pause_cpu();
-    else std::this_thread::yield();
+    if (spin < kSpins)
+      pause_cpu();
+    else
+      std::this_thread::yield();
   }
 }
 

@@ -2,8 +2,9 @@
 //
 // run(n, work) calls work(i) once for every i in [0, n), on the caller and the workers, and returns when all are done.
 // The split into n parts is the caller's, so a result never depends on how many threads there are.
-// Waiting workers spin for some microseconds (a step is many short regions), then sleep: a busy neighbour on the machine
-// must not be starved, nor starve us. Not reentrant: `work` must not call run() on the same pool. One caller at a time.
+// Waiting workers spin for some microseconds (a step is many short regions), then sleep: a busy neighbour on the
+// machine must not be starved, nor starve us. Not reentrant: `work` must not call run() on the same pool. One caller at
+// a time.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +24,9 @@ class ThreadPool {
 
   template <class Work>
   void run(std::int64_t parts, Work&& work) {
-    run_erased(parts, [](void* context, std::int64_t i) { (*static_cast<std::remove_reference_t<Work>*>(context))(i); },
-               const_cast<void*>(static_cast<const void*>(&work)));
+    run_erased(
+        parts, [](void* context, std::int64_t i) { (*static_cast<std::remove_reference_t<Work>*>(context))(i); },
+        const_cast<void*>(static_cast<const void*>(&work)));
   }
 
  private:

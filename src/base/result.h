@@ -22,7 +22,8 @@ enum class ErrorKind {
 
 class [[nodiscard]] Error {
  public:
-  explicit Error(std::string message, ErrorKind kind = ErrorKind::invalid) : message_(std::move(message)), kind_(kind) {}
+  explicit Error(std::string message, ErrorKind kind = ErrorKind::invalid)
+      : message_(std::move(message)), kind_(kind) {}
 
   const std::string& message() const { return message_; }
   ErrorKind kind() const { return kind_; }
@@ -94,15 +95,15 @@ using Status = Result<void>;
 // OCTAVO_TRY(expr): the same for a value that nobody needs.
 #define OCTAVO_TRY_NAME_(line) octavo_result_##line
 #define OCTAVO_TRY_NAME(line) OCTAVO_TRY_NAME_(line)
-#define OCTAVO_TRY_2(name, target, ...)             \
-  auto name = (__VA_ARGS__);                        \
-  if (!name) return std::move(name).error();        \
+#define OCTAVO_TRY_2(name, target, ...)      \
+  auto name = (__VA_ARGS__);                 \
+  if (!name) return std::move(name).error(); \
   target = *std::move(name)
-#define OCTAVO_TRY_1(name, ...)                     \
+#define OCTAVO_TRY_1(name, ...) \
   if (auto name = (__VA_ARGS__); !name) return std::move(name).error()
 #define OCTAVO_TRY_PICK(_1, _2, _3, _4, _5, _6, _7, _8, pick, ...) pick
 #define OCTAVO_TRY_SOME(name, target, ...) OCTAVO_TRY_2(name, target, __VA_ARGS__)
-#define OCTAVO_TRY(...)                                                                                       \
-  OCTAVO_TRY_PICK(__VA_ARGS__, OCTAVO_TRY_SOME, OCTAVO_TRY_SOME, OCTAVO_TRY_SOME, OCTAVO_TRY_SOME,            \
-                  OCTAVO_TRY_SOME, OCTAVO_TRY_SOME, OCTAVO_TRY_SOME, OCTAVO_TRY_1, )                          \
+#define OCTAVO_TRY(...)                                                                                             \
+  OCTAVO_TRY_PICK(__VA_ARGS__, OCTAVO_TRY_SOME, OCTAVO_TRY_SOME, OCTAVO_TRY_SOME, OCTAVO_TRY_SOME, OCTAVO_TRY_SOME, \
+                  OCTAVO_TRY_SOME, OCTAVO_TRY_SOME, OCTAVO_TRY_1, )                                                 \
   (OCTAVO_TRY_NAME(__LINE__), __VA_ARGS__)

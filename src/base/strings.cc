@@ -85,15 +85,17 @@ Result<double> parse_double(std::string_view text) {
 }
 
 Result<std::int64_t> parse_size(std::string_view text) {
-  const Error bad(quoted(text) + " is not a size: write a count such as 8192, 8k, 1.5M or 2g");
+  const Error bad(quoted(text) + " is not a size: write a count such as 8192, 8k (8,000), 8K (8,192) or 2G");
   if (text.empty() || text[0] < '0' || text[0] > '9') return bad;
+  constexpr std::string_view kDecimal = "kmgt";
+  constexpr std::string_view kBinary = "KMGT";
   double scale = 1;
   std::string_view digits = text;
-  constexpr std::string_view kSuffixes = "kmgt";
-  if (const std::size_t power = kSuffixes.find(lower(text.substr(text.size() - 1))); power != std::string_view::npos) {
+  if (const std::size_t power = kDecimal.find(text.back()); power != std::string_view::npos)
+    scale = std::pow(1000.0, static_cast<double>(power + 1));
+  if (const std::size_t power = kBinary.find(text.back()); power != std::string_view::npos)
     scale = std::pow(1024.0, static_cast<double>(power + 1));
-    digits.remove_suffix(1);
-  }
+  if (scale != 1) digits.remove_suffix(1);
   if (digits.find_first_not_of("0123456789.") != std::string_view::npos) return bad;
   const Result<double> value = parse_double(digits);
   if (!value || *value * scale > 0x1p62 || *value * scale != std::floor(*value * scale)) return bad;
@@ -127,8 +129,11 @@ std::size_t find_invalid_utf8(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(i < text.size() ? text[i] : 0); };
   for (std::size_t i = 0; i < text.size();) {
     const unsigned lead = byte(i);
-    const std::size_t length = lead < 0x80 ? 1 : lead >= 0xC2 && lead <= 0xDF ? 2 : lead >= 0xE0 && lead <= 0xEF ? 3
-                             : lead >= 0xF0 && lead <= 0xF4 ? 4 : 0;
+    const std::size_t length = lead < 0x80                    ? 1
+                               : lead >= 0xC2 && lead <= 0xDF ? 2
+                               : lead >= 0xE0 && lead <= 0xEF ? 3
+                               : lead >= 0xF0 && lead <= 0xF4 ? 4
+                                                              : 0;
     if (length == 0) return i;
     for (std::size_t k = 1; k < length; ++k)
       if ((byte(i + k) & 0xC0) != 0x80) return i;

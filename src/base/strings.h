@@ -23,8 +23,8 @@ std::string quoted(std::string_view text);
 // 1536 -> "1.5 KiB"; for people only.
 std::string human_bytes(std::uint64_t bytes);
 
-// A count with an optional suffix: "8192", "8k" = 8,192, "1M" = 1,048,576, "1.5g"; powers of 1024, as for tokens and bytes.
-// Refuses signs, spaces, garbage and results above 2^62.
+// A count with an optional suffix, as vLLM reads it: k, m, g, t are powers of 1000 and may follow a fraction ("25.6k"),
+// K, M, G, T are powers of 1024 ("8K" = 8,192). Refuses signs, spaces, garbage and results above 2^62.
 Result<std::int64_t> parse_size(std::string_view text);
 Result<std::int64_t> parse_int(std::string_view text);  // an optional sign and digits, nothing else
 Result<double> parse_double(std::string_view text);     // finite, nothing after it

@@ -12,10 +12,13 @@ namespace {
 
 TEST(Strings, SizesTakeSuffixesAndRefuseGarbage) {
   EXPECT_EQ(*parse_size("8192"), 8192);
-  EXPECT_EQ(*parse_size("8k"), 8192);
+  EXPECT_EQ(*parse_size("8k"), 8000);
+  EXPECT_EQ(*parse_size("25.6k"), 25600);
+  EXPECT_EQ(*parse_size("8K"), 8192);
   EXPECT_EQ(*parse_size("1.5K"), 1536);
-  EXPECT_EQ(*parse_size("2g"), 2147483648);
-  for (const char* bad : {"", "k", "-1", "+1", " 1", "1 ", "1kb", "0x10", "1e3", "nan", "1.2.3", "99999999999999999999", "0.3"})
+  EXPECT_EQ(*parse_size("2G"), 2147483648);
+  for (const char* bad :
+       {"", "k", "-1", "+1", " 1", "1 ", "1kb", "0x10", "1e3", "nan", "1.2.3", "99999999999999999999", "0.3"})
     EXPECT_FALSE(parse_size(bad)) << bad;
 }
 

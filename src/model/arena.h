@@ -1,8 +1,8 @@
-// Arena: the activations of one step. take() hands out device memory in order, a Scope gives back what was taken inside it,
-// so that all layers use the same bytes, and every replay of a step the same addresses.
+// Arena: the activations of one step. take() hands out device memory in order, a Scope gives back what was taken inside
+// it, so that all layers use the same bytes, and every replay of a step the same addresses.
 //
-// The size is measured, not guessed: a measuring arena hands out addresses without memory and remembers the highest, while
-// the model's forward runs against NullOps. take() beyond the reserved size is our mistake.
+// The size is measured, not guessed: a measuring arena hands out addresses without memory and remembers the highest,
+// while the model's forward runs against NullOps. take() beyond the reserved size is our mistake.
 #pragma once
 
 #include <cstddef>

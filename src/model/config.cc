@@ -62,8 +62,10 @@ Result<Json> apply_overrides(Json config, const ConfigOverrides& overrides) {
   if (!overrides.hf_overrides.is_null() && !overrides.hf_overrides.is_object())
     return Error("--hf-overrides must be a JSON object, but is " + to_text(overrides.hf_overrides));
   for (const auto& [key, value] : overrides.hf_overrides.items()) {
-    if ((key == "rope_scaling" || key == "rope_parameters") && value.is_object()) replace_rope(config, value);
-    else config[key] = value;
+    if ((key == "rope_scaling" || key == "rope_parameters") && value.is_object())
+      replace_rope(config, value);
+    else
+      config[key] = value;
   }
   if (!overrides.rope_scaling.is_null()) {
     if (!overrides.rope_scaling.is_object())
@@ -83,8 +85,8 @@ Result<DenseConfig> read_dense_config(const Json& config) {
   OCTAVO_TRY(dense.q_heads, read_count(config, "num_attention_heads", 1, 1024));
   OCTAVO_TRY(dense.kv_heads, read_count(config, "num_key_value_heads", 1, 1024, dense.q_heads));
   if (dense.q_heads % dense.kv_heads != 0)
-    return Error("\"num_attention_heads\" " + std::to_string(dense.q_heads) + " is not a multiple of \"num_key_value_heads\" " +
-                 std::to_string(dense.kv_heads));
+    return Error("\"num_attention_heads\" " + std::to_string(dense.q_heads) +
+                 " is not a multiple of \"num_key_value_heads\" " + std::to_string(dense.kv_heads));
   if (find_member(config, "head_dim") == nullptr && dense.hidden % dense.q_heads != 0)
     return Error("\"head_dim\" is missing and \"hidden_size\" " + std::to_string(dense.hidden) +
                  " is not a multiple of \"num_attention_heads\" " + std::to_string(dense.q_heads));

@@ -15,7 +15,8 @@ Result<int> read_count(const Json& config, const std::string& key, int low, int 
 Result<double> read_number(const Json& config, const std::string& key, double low, double high, double when_absent);
 Result<bool> read_flag(const Json& config, const std::string& key, bool when_absent);
 
-// config.json with the overrides applied: hf_overrides key by key, rope overrides in either spelling replacing what was there.
+// config.json with the overrides applied: hf_overrides key by key, rope overrides in either spelling replacing what was
+// there.
 Result<Json> apply_overrides(Json config, const ConfigOverrides& overrides);
 
 // The sizes of a decoder whose layers are attention and MLP, as llama and its relatives write them.

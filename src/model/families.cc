@@ -13,13 +13,15 @@ namespace {
 
 Error unknown_architecture(const std::string& name) {
   const std::vector<std::string> known = supported_architectures();
-  return Error("architecture \"" + name + "\" is not supported; supported: " + join(known, ", "), ErrorKind::unsupported);
+  return Error("architecture \"" + name + "\" is not supported; supported: " + join(known, ", "),
+               ErrorKind::unsupported);
 }
 
 // The first entry of "architectures".
 Result<std::string> architecture_of(const Json& config) {
   const Json* list = find_member(config, "architectures");
-  if (list == nullptr) return Error("\"architectures\" is missing: the model's family cannot be told", ErrorKind::not_found);
+  if (list == nullptr)
+    return Error("\"architectures\" is missing: the model's family cannot be told", ErrorKind::not_found);
   if (!list->is_array() || list->empty() || !list->front().is_string())
     return Error("\"architectures\" must be a list with a name, but is " + to_text(*list));
   return list->front().get<std::string>();
@@ -29,7 +31,8 @@ Result<std::string> architecture_of(const Json& config) {
 std::string main_dtype(const GgufFile& file) {
   std::map<std::string_view, std::size_t> bytes;
   for (const StoredTensor& tensor : file.tensors()) bytes[dtype_info(tensor.dtype).name] += tensor.bytes.size();
-  const auto most = std::max_element(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto most =
+      std::max_element(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   return most == bytes.end() ? "" : std::string(most->first) + " (mostly)";
 }
 
@@ -64,7 +67,8 @@ Result<std::unique_ptr<Model>> make_from_gguf(const GgufFile& file, const Checkp
   return unknown_architecture(*architecture);
 }
 
-Result<std::unique_ptr<Model>> make_from_config(const Checkpoint& checkpoint, const ConfigOverrides& overrides, RankOf rank) {
+Result<std::unique_ptr<Model>> make_from_config(const Checkpoint& checkpoint, const ConfigOverrides& overrides,
+                                                RankOf rank) {
   OCTAVO_TRY(const Json config, apply_overrides(checkpoint.config(), overrides));
   OCTAVO_TRY(const std::string architecture, architecture_of(config));
   for (const Family& family : families()) {

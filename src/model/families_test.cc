@@ -24,7 +24,8 @@ class Families : public testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
   // The config with one key changed (or removed, with null), through make_model.
-  Result<std::unique_ptr<Model>> with(const std::string& key, const Json& value, const ConfigOverrides& overrides = {}) {
+  Result<std::unique_ptr<Model>> with(const std::string& key, const Json& value,
+                                      const ConfigOverrides& overrides = {}) {
     Json config = Json::parse(kConfig);
     config[key] = value;
     EXPECT_TRUE(write_file(folder_ + "/config.json", config.dump()));
@@ -97,7 +98,8 @@ TEST_F(Families, RefusesByName) {
   const auto contains = [&](const std::string& key, const Json& value, const std::string& part) {
     EXPECT_NE(refusal(key, value).find(part), std::string::npos) << key << ": " << refusal(key, value);
   };
-  contains("architectures", Json::array({"GPT2LMHeadModel"}), "\"GPT2LMHeadModel\" is not supported; supported: LlamaForCausalLM");
+  contains("architectures", Json::array({"GPT2LMHeadModel"}),
+           "\"GPT2LMHeadModel\" is not supported; supported: LlamaForCausalLM");
   contains("architectures", nullptr, "\"architectures\" is missing");
   contains("hidden_size", nullptr, "\"hidden_size\" is missing");
   contains("hidden_size", "big", "\"hidden_size\" must be a whole number, but is \"big\"");

@@ -23,8 +23,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kLayerPa
 }};
 
 // Control tokens that end a generation whatever eos_token_id says; files often name only one of them.
-constexpr std::array<std::string_view, 8> kEndTokens = {"<|endoftext|>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>",
-                                                        "<|end_of_text|>", "<|end|>", "<|return|>", "<end_of_turn>"};
+constexpr std::array<std::string_view, 8> kEndTokens = {"<|endoftext|>",   "<|im_end|>", "<|eot_id|>", "<|eom_id|>",
+                                                        "<|end_of_text|>", "<|end|>",    "<|return|>", "<end_of_turn>"};
 constexpr std::int64_t kControlToken = 3;
 
 // Copies one metadata number under its config.json name, if it is there.
@@ -39,7 +39,8 @@ Status read_rope_scaling(const GgufFile& file, const std::string& prefix, Json& 
   if (kind && *kind != "none") {
     rope["rope_type"] = *kind;
     OCTAVO_TRY(copy_number(file, prefix + "rope.scaling.factor", "factor", rope));
-    OCTAVO_TRY(copy_number(file, prefix + "rope.scaling.original_context_length", "original_max_position_embeddings", rope));
+    OCTAVO_TRY(
+        copy_number(file, prefix + "rope.scaling.original_context_length", "original_max_position_embeddings", rope));
   }
   for (const StoredTensor& tensor : file.tensors()) {
     if (tensor.name != "rope_freqs.weight") continue;
@@ -57,14 +58,16 @@ Status read_rope_scaling(const GgufFile& file, const std::string& prefix, Json& 
 
 Result<Json> end_tokens(const GgufFile& file) {
   std::vector<std::int64_t> ids;
-  for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
+  for (const char* key :
+       {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
     OCTAVO_TRY(const auto id, file.find_int(key));
     if (id) ids.push_back(*id);
   }
   const auto* tokens = file.find_strings("tokenizer.ggml.tokens");
   const auto* types = file.find_ints("tokenizer.ggml.token_type");
   for (std::size_t i = 0; tokens && types && i < std::min(tokens->size(), types->size()); ++i)
-    if ((*types)[i] == kControlToken && std::find(kEndTokens.begin(), kEndTokens.end(), (*tokens)[i]) != kEndTokens.end())
+    if ((*types)[i] == kControlToken &&
+        std::find(kEndTokens.begin(), kEndTokens.end(), (*tokens)[i]) != kEndTokens.end())
       ids.push_back(static_cast<std::int64_t>(i));
   return Json(ids);
 }
@@ -96,7 +99,8 @@ Result<Json> dense_config_from_gguf(const GgufFile& file, std::string_view archi
   config["rope_parameters"] = std::move(rope);
 
   const auto has = [&](std::string_view name) {
-    return std::any_of(file.tensors().begin(), file.tensors().end(), [&](const StoredTensor& t) { return t.name == name; });
+    return std::any_of(file.tensors().begin(), file.tensors().end(),
+                       [&](const StoredTensor& t) { return t.name == name; });
   };
   config["tie_word_embeddings"] = !has("output.weight");
   config["attention_bias"] = has("blk.0.attn_q.bias");

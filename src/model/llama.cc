@@ -28,8 +28,8 @@ Result<std::unique_ptr<Model>> make_llama(const FamilyInput& input) {
   OCTAVO_TRY(decoder.rope, read_rope(input.config, decoder.dense.max_positions, 10000.0));
   decoder.windows.assign(static_cast<std::size_t>(decoder.dense.num_layers), 0);
   OCTAVO_TRY(ModelSpec spec, decoder_spec(decoder, input.rank, input.facts));
-  return std::unique_ptr<Model>(
-      std::make_unique<DenseModel>(std::move(spec), decoder, llama_names(input.from_gguf, decoder.dense.head_dim), input.rank));
+  return std::unique_ptr<Model>(std::make_unique<DenseModel>(
+      std::move(spec), decoder, llama_names(input.from_gguf, decoder.dense.head_dim), input.rank));
 }
 
 }  // namespace

@@ -18,7 +18,8 @@ Result<std::vector<int>> read_windows(const Json& config, int num_layers) {
       return Error("\"layer_types\" must be a list of " + std::to_string(num_layers) + " names");
     for (std::size_t i = 0; i < windows.size(); ++i) {
       const std::string kind = (*types)[i].is_string() ? (*types)[i].get<std::string>() : to_text((*types)[i]);
-      if (kind == "sliding_attention") windows[i] = window;
+      if (kind == "sliding_attention")
+        windows[i] = window;
       else if (kind != "full_attention")
         return Error("\"layer_types\" holds \"" + kind + "\"; known: full_attention, sliding_attention");
     }

@@ -13,10 +13,25 @@ namespace octavo {
 namespace {
 
 constexpr std::array<std::string_view, 5> kKinds = {"default", "linear", "llama3", "yarn", "proportional"};
-constexpr std::array<std::string_view, 19> kKeys = {
-    "rope_type", "type", "rope_theta", "factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor",
-    "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "attention_factor", "truncate", "partial_rotary_factor",
-    "mrope_section", "mrope_interleaved", "finetuned", "max_position_embeddings", "divisors"};
+constexpr std::array<std::string_view, 19> kKeys = {"rope_type",
+                                                    "type",
+                                                    "rope_theta",
+                                                    "factor",
+                                                    "original_max_position_embeddings",
+                                                    "low_freq_factor",
+                                                    "high_freq_factor",
+                                                    "beta_fast",
+                                                    "beta_slow",
+                                                    "mscale",
+                                                    "mscale_all_dim",
+                                                    "attention_factor",
+                                                    "truncate",
+                                                    "partial_rotary_factor",
+                                                    "mrope_section",
+                                                    "mrope_interleaved",
+                                                    "finetuned",
+                                                    "max_position_embeddings",
+                                                    "divisors"};
 
 std::vector<float> default_frequencies(double theta, int width) {
   std::vector<float> frequencies(static_cast<std::size_t>(width / 2));
@@ -46,7 +61,8 @@ void stretch_llama3(const RopeConfig& rope, std::vector<float>& frequencies) {
 
 void stretch_yarn(const RopeConfig& rope, int width, std::vector<float>& frequencies) {
   const auto dimension = [&](double rotations) {
-    return width * std::log(rope.original_max_positions / (2 * std::numbers::pi * rotations)) / (2 * std::log(rope.theta));
+    return width * std::log(rope.original_max_positions / (2 * std::numbers::pi * rotations)) /
+           (2 * std::log(rope.theta));
   };
   double low = dimension(rope.beta_fast);
   double high = dimension(rope.beta_slow);
@@ -91,7 +107,8 @@ Result<RopeConfig> read_rope(const Json& config, int max_positions, double defau
   if (const Json* partial = find_member(config, "partial_rotary_factor")) rope["partial_rotary_factor"] = *partial;
   for (const char* key : {"rope_scaling", "rope_parameters"})
     if (const Json* found = find_member(config, key)) {
-      if (!found->is_object()) return Error("\"" + std::string(key) + "\" must be an object, but is " + to_text(*found));
+      if (!found->is_object())
+        return Error("\"" + std::string(key) + "\" must be an object, but is " + to_text(*found));
       rope.update(*found);
     }
   OCTAVO_TRY(check_keys(rope));
@@ -101,16 +118,19 @@ Result<RopeConfig> read_rope(const Json& config, int max_positions, double defau
   OCTAVO_TRY(const auto newer, find_string(rope, "rope_type"));
   result.kind = newer.value_or(older.value_or("default"));
   if (std::find(kKinds.begin(), kKinds.end(), result.kind) == kKinds.end())
-    return Error("rope type \"" + result.kind + "\" is not supported; supported: default, linear, llama3, yarn, proportional",
-                 ErrorKind::unsupported);
+    return Error(
+        "rope type \"" + result.kind + "\" is not supported; supported: default, linear, llama3, yarn, proportional",
+        ErrorKind::unsupported);
   const bool scaled = result.kind == "linear" || result.kind == "llama3" || result.kind == "yarn";
   OCTAVO_TRY(result.theta, read_number(rope, "rope_theta", 1, 1e12, default_theta));
   OCTAVO_TRY(result.original_max_positions,
              read_number(rope, "original_max_position_embeddings", 1, 1e9, static_cast<double>(max_positions)));
-  OCTAVO_TRY(result.factor, read_number(rope, "factor", 1e-3, 1e6, result.kind == "yarn" ? max_positions / result.original_max_positions : 1.0));
+  OCTAVO_TRY(result.factor, read_number(rope, "factor", 1e-3, 1e6,
+                                        result.kind == "yarn" ? max_positions / result.original_max_positions : 1.0));
   if ((result.kind == "linear" || result.kind == "llama3") && find_member(rope, "factor") == nullptr)
     return Error("rope type \"" + result.kind + "\" needs \"factor\"");
-  if (scaled && result.factor < 1) return Error("rope \"factor\" must be at least 1, but is " + to_text(Json(result.factor)));
+  if (scaled && result.factor < 1)
+    return Error("rope \"factor\" must be at least 1, but is " + to_text(Json(result.factor)));
   OCTAVO_TRY(result.low_freq_factor, read_number(rope, "low_freq_factor", 1e-6, 1e6, 1.0));
   OCTAVO_TRY(result.high_freq_factor, read_number(rope, "high_freq_factor", 1e-6, 1e6, 4.0));
   if (result.high_freq_factor <= result.low_freq_factor)

@@ -1,7 +1,8 @@
 // Rope: which frequencies a config asks for. All kinds of models.md section 1; both config dialects.
 //
-// inv_freq is float32 throughout, the power included, as the reference library computes it: one unit in its last place moves
-// cos by up to 0.015 at position 262,143. An unknown kind or key is an error that names it, never a silent default.
+// inv_freq is float32 throughout, the power included, as the reference library computes it: one unit in its last place
+// moves cos by up to 0.015 at position 262,143. An unknown kind or key is an error that names it, never a silent
+// default.
 #pragma once
 
 #include <string>
@@ -25,8 +26,9 @@ struct RopeConfig {
   double mscale_all_dim = 0;
   double attention_factor = 0;  // 0: by the kind's formula
   bool truncate = true;
-  double partial = 1.0;         // share of the head that is rotated
-  std::vector<float> divisors;  // [pairs] or empty: each default frequency is divided by its own (GGUF's rope_freqs tensor)
+  double partial = 1.0;  // share of the head that is rotated
+  std::vector<float>
+      divisors;  // [pairs] or empty: each default frequency is divided by its own (GGUF's rope_freqs tensor)
 };
 
 struct RopeTable {

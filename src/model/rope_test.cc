@@ -1,4 +1,5 @@
-// Rope against unit/rope.safetensors: frequencies and factors of published configurations, made by the reference library.
+// Rope against unit/rope.safetensors: frequencies and factors of published configurations, made by the reference
+// library.
 
 #include "model/rope.h"
 
@@ -54,11 +55,14 @@ TEST(Rope, FourSpellingsGiveOneTable) {
   const auto expected = table_of(
       R"({"rope_theta": 1e6, "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}})");
   EXPECT_EQ(table_of(R"({"rope_theta": 1e6, "rope_scaling": {"rope_type": "yarn", "factor": 4.0,
-                         "original_max_position_embeddings": 32768}})"), expected);
+                         "original_max_position_embeddings": 32768}})"),
+            expected);
   EXPECT_EQ(table_of(R"({"rope_parameters": {"rope_theta": 1e6, "rope_type": "yarn", "factor": 4.0,
-                         "original_max_position_embeddings": 32768}})"), expected);
+                         "original_max_position_embeddings": 32768}})"),
+            expected);
   EXPECT_EQ(table_of(R"({"rope_parameters": {"rope_theta": 1e6, "type": "yarn", "factor": 4.0,
-                         "original_max_position_embeddings": 32768}})"), expected);
+                         "original_max_position_embeddings": 32768}})"),
+            expected);
 }
 
 TEST(Rope, WrongKeysAndKindsAreNamed) {
@@ -68,7 +72,8 @@ TEST(Rope, WrongKeysAndKindsAreNamed) {
   };
   EXPECT_EQ(message(R"({"rope_scaling": {"rope_type": "yarn", "facter": 4.0}})"),
             "rope key \"facter\" is not known; did you mean \"factor\"?");
-  EXPECT_NE(message(R"({"rope_scaling": {"rope_type": "spiral"}})").find("\"spiral\" is not supported"), std::string::npos);
+  EXPECT_NE(message(R"({"rope_scaling": {"rope_type": "spiral"}})").find("\"spiral\" is not supported"),
+            std::string::npos);
   EXPECT_NE(message(R"({"rope_scaling": {"rope_type": "linear"}})").find("needs \"factor\""), std::string::npos);
   EXPECT_NE(message(R"({"rope_theta": "big"})").find("\"rope_theta\" must be a finite number"), std::string::npos);
   EXPECT_NE(message(R"({"rope_scaling": {"rope_type": "yarn", "factor": 0.5}})").find("at least 1"), std::string::npos);

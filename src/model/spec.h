@@ -1,5 +1,5 @@
-// ModelSpec: the facts of a checkpoint that the engine and the tools need, read from config.json or GGUF metadata by the
-// family. Sizes are of the whole model, before any cut by tensor parallel.
+// ModelSpec: the facts of a checkpoint that the engine and the tools need, read from config.json or GGUF metadata by
+// the family. Sizes are of the whole model, before any cut by tensor parallel.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@ enum class CacheKind : std::uint8_t {
 };
 
 struct LayerSpec {
-  std::string kind = "full_attention";  // what --kv-cache-dtype-skip-layers may name: full_attention, sliding_window, linear_attention
+  std::string kind =
+      "full_attention";  // what --kv-cache-dtype-skip-layers may name: full_attention, sliding_window, linear_attention
   CacheKind cache = CacheKind::grouped;
   int shared_with = -1;
   int window = 0;  // keys visible to a query; 0: all
@@ -41,8 +42,8 @@ struct ModelSpec {
   int vocab = 0;
   int max_positions = 0;  // after overrides
   std::vector<LayerSpec> layers;
-  std::string rope;       // the rope in effect, for people: "llama3 theta=500000 factor=8 ..."
-  bool tied = false;      // the head is the embedding
+  std::string rope;          // the rope in effect, for people: "llama3 theta=500000 factor=8 ..."
+  bool tied = false;         // the head is the embedding
   std::string stored_dtype;  // "bfloat16", "Q4_1 (mostly)"
   Quantization quantization;
   std::optional<int> bos;

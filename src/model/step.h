@@ -1,5 +1,5 @@
-// Step: the inputs of one forward pass: tokens, positions, slots, batch bounds, cache views, and the backend to do it with.
-// Filled by the engine's runner; all tensors are device memory at addresses that stay the same from step to step.
+// Step: the inputs of one forward pass: tokens, positions, slots, batch bounds, cache views, and the backend to do it
+// with. Filled by the engine's runner; all tensors are device memory at addresses that stay the same from step to step.
 #pragma once
 
 #include <vector>
@@ -24,8 +24,8 @@ struct Step {
   const KvStore& store;
   DType compute = DType::bf16;
   BatchView batch;
-  Tensor ids;           // i32 [tokens]
-  Tensor sampled_rows;  // i32 [sampled]: the token rows whose logits are asked for
+  Tensor ids;                     // i32 [tokens]
+  Tensor sampled_rows;            // i32 [sampled]: the token rows whose logits are asked for
   std::vector<GroupStep> groups;  // by cache group
 
   const GroupStep& group_of(int layer) const { return groups[static_cast<std::size_t>(store.group_of(layer))]; }

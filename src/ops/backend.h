@@ -1,4 +1,5 @@
-// Backend: one rank's device, arithmetic and collectives. Made by `app`, used by the engine, which never knows which it is.
+// Backend: one rank's device, arithmetic and collectives. Made by `app`, used by the engine, which never knows which it
+// is.
 #pragma once
 
 #include <functional>

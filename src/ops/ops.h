@@ -1,9 +1,9 @@
 // Ops: all arithmetic octavo knows, as one contract. A wing implements it; models and engine call nothing else.
 //
-// Each verb takes one plain struct whose fields carry their shapes. "rows" dimensions may be strided, the last dimension is
-// contiguous unless said. Activations are in the compute dtype (bf16, or f32 under --dtype float32) unless a field says
-// otherwise; sums, softmax and norms are float32 inside. Verbs are asynchronous in device order and never fail: shapes are
-// checked (our own mistakes stop the process), the world was checked at start by Backend::supports().
+// Each verb takes one plain struct whose fields carry their shapes. "rows" dimensions may be strided, the last
+// dimension is contiguous unless said. Activations are in the compute dtype (bf16, or f32 under --dtype float32) unless
+// a field says otherwise; sums, softmax and norms are float32 inside. Verbs are asynchronous in device order and never
+// fail: shapes are checked (our own mistakes stop the process), the world was checked at start by Backend::supports().
 // Formulas: models.md of each family; sources are named at each struct where they are not obvious.
 #pragma once
 
@@ -25,8 +25,8 @@ struct EmbedArgs {
   Tensor out;  // [tokens, hidden]
 };
 
-// y = x * rsqrt(mean(x^2) + eps), then (weight + weight_offset) * y. rounded_first: y is rounded to the compute dtype before
-// the product (llama, qwen3, deepseek), otherwise after it.
+// y = x * rsqrt(mean(x^2) + eps), then (weight + weight_offset) * y. rounded_first: y is rounded to the compute dtype
+// before the product (llama, qwen3, deepseek), otherwise after it.
 struct NormRule {
   Tensor weight;  // f32 [n]; empty: no weight
   float eps = 1e-6f;
@@ -54,8 +54,8 @@ struct LinearArgs {
   Tensor out;   // [tokens, out], compute dtype or f32
 };
 
-// One matrix an expert: out[t k + j] = x[t or t k + j] W[ids[t, j]]^T + bias; with `weights`, the k results of a token are
-// weighted and summed: out[t] = sum_j weights[t, j] (...).
+// One matrix an expert: out[t k + j] = x[t or t k + j] W[ids[t, j]]^T + bias; with `weights`, the k results of a token
+// are weighted and summed: out[t] = sum_j weights[t, j] (...).
 struct GroupedLinearArgs {
   Tensor x;  // [tokens, in], or [tokens * k, in]
   std::span<const Weight> experts;
@@ -65,8 +65,8 @@ struct GroupedLinearArgs {
   Tensor out;      // [tokens * k, out], or [tokens, out] with weights
 };
 
-// Chooses k experts a token. sigmoid_groups: deepseek (choose by sigmoid + bias within the best groups, weigh by sigmoid);
-// softmax_all: softmax over all, then top k; softmax_chosen: top k, then softmax over them.
+// Chooses k experts a token. sigmoid_groups: deepseek (choose by sigmoid + bias within the best groups, weigh by
+// sigmoid); softmax_all: softmax over all, then top k; softmax_chosen: top k, then softmax over them.
 enum class RouteKind : std::uint8_t { softmax_all, softmax_chosen, sigmoid_groups };
 struct RouteArgs {
   Tensor logits;  // f32 [tokens, experts]
@@ -80,24 +80,25 @@ struct RouteArgs {
   Tensor weights;  // f32 [tokens, k] out
 };
 
-// Angles are position * inv_freq[i] in float32; cos and sin are multiplied by factor. half-split: elements i and i + pairs of
-// the rotated part are a pair; interleaved: 2i and 2i + 1, written back de-interleaved (first members, then second).
+// Angles are position * inv_freq[i] in float32; cos and sin are multiplied by factor. half-split: elements i and i +
+// pairs of the rotated part are a pair; interleaved: 2i and 2i + 1, written back de-interleaved (first members, then
+// second).
 struct RopeRule {
   Tensor inv_freq;  // f32 [pairs]; empty: no rotation
   float factor = 1.0f;
   bool interleaved = false;
 };
 struct RopeArgs {
-  Tensor x;  // [tokens, heads, width], width = 2 * pairs, rotated in place
+  Tensor x;          // [tokens, heads, width], width = 2 * pairs, rotated in place
   Tensor positions;  // i32 [tokens]
   RopeRule rule;
 };
 
 enum class Activation : std::uint8_t {
-  silu,            // up * g * sigmoid(g)
-  gelu_tanh,       // up * gelu(g), tanh approximation
-  sigmoid,         // up * sigmoid(g)
-  clamped_swish,   // g = min(g, limit), u = clamp(up, +-limit): (u + 1) * g * sigmoid(1.702 g)   (gpt-oss)
+  silu,           // up * g * sigmoid(g)
+  gelu_tanh,      // up * gelu(g), tanh approximation
+  sigmoid,        // up * sigmoid(g)
+  clamped_swish,  // g = min(g, limit), u = clamp(up, +-limit): (u + 1) * g * sigmoid(1.702 g)   (gpt-oss)
 };
 struct GatedActivationArgs {
   Tensor gate;  // [tokens, n], any element stride
@@ -114,13 +115,13 @@ struct Query {
 };
 struct QuerySpec {
   DType dtype = DType::f32;
-  int width_factor = 1;    // 2: high and low parts side by side
+  int width_factor = 1;  // 2: high and low parts side by side
   bool has_scale = false;
 };
 
-// From the projection to the cache, one verb: norm of q, k, v where the family has it, rope, transform of q and k, then K and V
-// divided by their scales, rounded with saturation and stored; q goes to `query`. Counters of the view are updated.
-// A latent format takes the latent as k and the rope key as v (already normed and roped, rule empty).
+// From the projection to the cache, one verb: norm of q, k, v where the family has it, rope, transform of q and k, then
+// K and V divided by their scales, rounded with saturation and stored; q goes to `query`. Counters of the view are
+// updated. A latent format takes the latent as k and the rope key as v (already normed and roped, rule empty).
 struct KvWriteArgs {
   Tensor q;  // [tokens, q_heads, width], rows strided
   Tensor k;  // [tokens, kv_heads, width]; empty: this layer reads another's cache, only q is prepared
@@ -148,8 +149,9 @@ struct BatchView {
   Tensor positions;    // i32 [num_tokens]
 };
 
-// Key j is visible to query i iff j <= i and (window == 0 or j > i - window). score = scale q.k, then soft_cap tanh(./soft_cap)
-// if soft_cap > 0. A sink is one more logit of its head, neither scaled nor masked, whose probability is thrown away.
+// Key j is visible to query i iff j <= i and (window == 0 or j > i - window). score = scale q.k, then soft_cap
+// tanh(./soft_cap) if soft_cap > 0. A sink is one more logit of its head, neither scaled nor masked, whose probability
+// is thrown away.
 struct AttentionRule {
   float scale = 1.0f;
   std::int32_t window = 0;
@@ -188,22 +190,22 @@ struct AttentionArgs {
 // Causal depthwise convolution with silu over each sequence; `state` keeps the last taps - 1 inputs of a channel.
 // out[t, c] = silu(sum_j weight[c, j] x[t - taps + 1 + j, c]); qwen3_5, models.md 5.
 struct ConvUpdateArgs {
-  Tensor x;       // [tokens, channels]
-  Tensor weight;  // f32 [channels, taps]
-  Tensor state;   // f32 [records, channels, taps - 1], oldest first, updated
-  Tensor records; // i32 [num_seqs]: the record of each sequence
+  Tensor x;                // [tokens, channels]
+  Tensor weight;           // f32 [channels, taps]
+  Tensor state;            // f32 [records, channels, taps - 1], oldest first, updated
+  Tensor records;          // i32 [num_seqs]: the record of each sequence
   const BatchView& batch;  // a sequence whose context equals its query length starts from zeros
-  Tensor out;  // [tokens, channels]
+  Tensor out;              // [tokens, channels]
 };
-// The gated delta rule: S = exp(g) S; d = beta (v - k S); S += k d^T; o = q S, with q and k L2-normed (eps 1e-6 inside the
-// root) and q scaled by key_width^-1/2; value head h reads key head h / (value_heads / key_heads). models.md 5.
+// The gated delta rule: S = exp(g) S; d = beta (v - k S); S += k d^T; o = q S, with q and k L2-normed (eps 1e-6 inside
+// the root) and q scaled by key_width^-1/2; value head h reads key head h / (value_heads / key_heads). models.md 5.
 struct DeltaRuleArgs {
-  Tensor q;      // [tokens, key_heads, key_width]
-  Tensor k;      // [tokens, key_heads, key_width]
-  Tensor v;      // [tokens, value_heads, value_width]
-  Tensor decay;  // f32 [tokens, value_heads]: g
-  Tensor beta;   // f32 [tokens, value_heads]
-  Tensor state;  // f32 [records, value_heads, key_width, value_width], updated
+  Tensor q;        // [tokens, key_heads, key_width]
+  Tensor k;        // [tokens, key_heads, key_width]
+  Tensor v;        // [tokens, value_heads, value_width]
+  Tensor decay;    // f32 [tokens, value_heads]: g
+  Tensor beta;     // f32 [tokens, value_heads]
+  Tensor state;    // f32 [records, value_heads, key_width, value_width], updated
   Tensor records;  // i32 [num_seqs]
   const BatchView& batch;
   Tensor out;  // [tokens, value_heads, value_width]

@@ -1,8 +1,9 @@
 // What the sampling verbs take: one plain row of settings a sampled position, so that a whole batch is one call.
 //
-// Order of the steps, as vLLM's: logit bias, min_tokens' ban, penalties (repetition, then frequency and presence), temperature,
-// min-p, top-k, top-p, draw. temperature 0 is the argmax after bias and penalties, ties to the lowest id. The draw takes a
-// number in [0, 1) made from (seed, position) alone, so a seeded request repeats whatever else is in the batch.
+// Order of the steps, as vLLM's: logit bias, min_tokens' ban, penalties (repetition, then frequency and presence),
+// temperature, min-p, top-k, top-p, draw. temperature 0 is the argmax after bias and penalties, ties to the lowest id.
+// The draw takes a number in [0, 1) made from (seed, position) alone, so a seeded request repeats whatever else is in
+// the batch.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +16,10 @@ struct SampleRow {
   float temperature = 1.0f;
   float top_p = 1.0f;
   float min_p = 0.0f;
-  std::int32_t top_k = 0;  // 0: all
-  float repetition_penalty = 1.0f;  // logits of seen tokens (prompt and output): / r if > 0, else * r
-  float frequency_penalty = 0.0f;   // minus f * count in the output
-  float presence_penalty = 0.0f;    // minus p if in the output
+  std::int32_t top_k = 0;                     // 0: all
+  float repetition_penalty = 1.0f;            // logits of seen tokens (prompt and output): / r if > 0, else * r
+  float frequency_penalty = 0.0f;             // minus f * count in the output
+  float presence_penalty = 0.0f;              // minus p if in the output
   std::int32_t bias_begin = 0, bias_end = 0;  // range of this row in bias_ids / bias_values; -inf bans a token
   std::int32_t seen_begin = 0, seen_end = 0;  // range of this row in seen_ids / seen_counts
   std::uint64_t seed = 0;
@@ -26,17 +27,17 @@ struct SampleRow {
 };
 
 struct SampleArgs {
-  Tensor logits;       // f32 [rows, vocab], not changed
+  Tensor logits;                    // f32 [rows, vocab], not changed
   const SampleRow* rows = nullptr;  // [rows], device memory
-  Tensor bias_ids;     // i32 [n] or empty
-  Tensor bias_values;  // f32 [n]
-  Tensor seen_ids;     // i32 [m] or empty; each id once a row
-  Tensor seen_counts;  // i32 [m]: times in the output; 0: in the prompt only
-  Tensor out;          // i32 [rows]
+  Tensor bias_ids;                  // i32 [n] or empty
+  Tensor bias_values;               // f32 [n]
+  Tensor seen_ids;                  // i32 [m] or empty; each id once a row
+  Tensor seen_counts;               // i32 [m]: times in the output; 0: in the prompt only
+  Tensor out;                       // i32 [rows]
 };
 
-// log softmax of unmodified logits: of the tokens in `ids`, their rank (1 = best; ties count as better only for lower ids), and
-// the best `top` tokens in order.
+// log softmax of unmodified logits: of the tokens in `ids`, their rank (1 = best; ties count as better only for lower
+// ids), and the best `top` tokens in order.
 struct LogProbsArgs {
   Tensor logits;      // f32 [rows, vocab]
   Tensor ids;         // i32 [rows]

@@ -39,8 +39,8 @@ class Device {
   virtual Result<Buffer> allocate(std::size_t bytes, const std::string& purpose) = 0;
   virtual void fill_zero(std::byte* data, std::size_t bytes) = 0;
 
-  // Makes host bytes readable by this device. A wing whose memory is the host's returns a view that keeps `owner` alive and
-  // copies nothing; another copies. `bytes` need not be aligned.
+  // Makes host bytes readable by this device. A wing whose memory is the host's returns a view that keeps `owner` alive
+  // and copies nothing; another copies. `bytes` need not be aligned.
   virtual Result<Buffer> adopt(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
                                const std::string& purpose) = 0;
 

@@ -1,5 +1,6 @@
-// The kinds of number that octavo stores. A block type packs a fixed count of numbers with their scales (GGUF's names and
-// bytes); all others are blocks of one. Sizes of arrays are computed from block_elems and block_bytes, nowhere else.
+// The kinds of number that octavo stores. A block type packs a fixed count of numbers with their scales (GGUF's names
+// and bytes); all others are blocks of one. Sizes of arrays are computed from block_elems and block_bytes, nowhere
+// else.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +9,22 @@
 namespace octavo {
 
 enum class DType : std::uint8_t {
-  f32, f16, bf16, e4m3, e5m2, e8m0,            // e8m0: a power of two, value 2^(byte - 127)
-  f64, i8, i16, i32, i64, u8, u16, u32, u64, boolean,
+  f32,
+  f16,
+  bf16,
+  e4m3,
+  e5m2,
+  e8m0,  // e8m0: a power of two, value 2^(byte - 127)
+  f64,
+  i8,
+  i16,
+  i32,
+  i64,
+  u8,
+  u16,
+  u32,
+  u64,
+  boolean,
   q4_0,  // 32 numbers in 18 bytes: f16 d, 16 bytes of nibbles; value = d (q - 8); low nibbles are the first half
   q4_1,  // 32 in 20 bytes: f16 d, f16 m, nibbles; value = d q + m
   q8_0,  // 32 in 34 bytes: f16 d, 32 x int8; value = d q
@@ -23,25 +38,44 @@ struct DTypeInfo {
 
 constexpr DTypeInfo dtype_info(DType dtype) {
   switch (dtype) {
-    case DType::f32: return {"f32", 1, 4};
-    case DType::f16: return {"f16", 1, 2};
-    case DType::bf16: return {"bf16", 1, 2};
-    case DType::e4m3: return {"e4m3", 1, 1};
-    case DType::e5m2: return {"e5m2", 1, 1};
-    case DType::e8m0: return {"e8m0", 1, 1};
-    case DType::f64: return {"f64", 1, 8};
-    case DType::i8: return {"i8", 1, 1};
-    case DType::i16: return {"i16", 1, 2};
-    case DType::i32: return {"i32", 1, 4};
-    case DType::i64: return {"i64", 1, 8};
-    case DType::u8: return {"u8", 1, 1};
-    case DType::u16: return {"u16", 1, 2};
-    case DType::u32: return {"u32", 1, 4};
-    case DType::u64: return {"u64", 1, 8};
-    case DType::boolean: return {"bool", 1, 1};
-    case DType::q4_0: return {"q4_0", 32, 18};
-    case DType::q4_1: return {"q4_1", 32, 20};
-    case DType::q8_0: return {"q8_0", 32, 34};
+    case DType::f32:
+      return {"f32", 1, 4};
+    case DType::f16:
+      return {"f16", 1, 2};
+    case DType::bf16:
+      return {"bf16", 1, 2};
+    case DType::e4m3:
+      return {"e4m3", 1, 1};
+    case DType::e5m2:
+      return {"e5m2", 1, 1};
+    case DType::e8m0:
+      return {"e8m0", 1, 1};
+    case DType::f64:
+      return {"f64", 1, 8};
+    case DType::i8:
+      return {"i8", 1, 1};
+    case DType::i16:
+      return {"i16", 1, 2};
+    case DType::i32:
+      return {"i32", 1, 4};
+    case DType::i64:
+      return {"i64", 1, 8};
+    case DType::u8:
+      return {"u8", 1, 1};
+    case DType::u16:
+      return {"u16", 1, 2};
+    case DType::u32:
+      return {"u32", 1, 4};
+    case DType::u64:
+      return {"u64", 1, 8};
+    case DType::boolean:
+      return {"bool", 1, 1};
+    case DType::q4_0:
+      return {"q4_0", 32, 18};
+    case DType::q4_1:
+      return {"q4_1", 32, 20};
+    case DType::q8_0:
+      return {"q8_0", 32, 34};
   }
   return {"?", 1, 0};
 }

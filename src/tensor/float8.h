@@ -2,7 +2,8 @@
 //
 // To 8 bits we saturate: finite overflow and infinity become the largest finite value (448, 57,344) with their sign.
 // NaN stays NaN and becomes 0x7F; its sign is dropped, as the GPU's saturating conversion does.
-// Source of the rules: OCP 8-bit floating point specification 1.0; models.md 10.1. Bit-equal to ml_dtypes where both are finite.
+// Source of the rules: OCP 8-bit floating point specification 1.0; models.md 10.1. Bit-equal to ml_dtypes where both
+// are finite.
 #pragma once
 
 #include <bit>
@@ -19,7 +20,9 @@ constexpr std::uint16_t bf16_from_f32(float x) {
   return static_cast<std::uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
 }
 
-constexpr float f32_from_bf16(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+constexpr float f32_from_bf16(std::uint16_t bits) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
 
 // The smallest bf16 that is not below x >= +0; NaN stays NaN.
 constexpr std::uint16_t bf16_ceil_from_f32(float x) {
@@ -91,8 +94,9 @@ constexpr std::uint8_t e5m2_from_f32(float x) {
 }
 
 constexpr float f32_from_e8m0(std::uint8_t code) {
-  return code == 0 ? 0x1p-127f : code == 255 ? std::bit_cast<float>(0x7FC00000u)
-                                             : std::bit_cast<float>(static_cast<std::uint32_t>(code) << 23);
+  return code == 0     ? 0x1p-127f
+         : code == 255 ? std::bit_cast<float>(0x7FC00000u)
+                       : std::bit_cast<float>(static_cast<std::uint32_t>(code) << 23);
 }
 
 }  // namespace octavo

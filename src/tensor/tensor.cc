@@ -15,7 +15,8 @@ Tensor::Tensor(void* data, DType dtype, std::initializer_list<std::int64_t> shap
     stride_[static_cast<std::size_t>(d)] = stride;
     stride *= shape_[static_cast<std::size_t>(d)];
   }
-  check(rank_ == 0 || size(-1) % dtype_info(dtype).block_elems == 0, "the last dimension is not a whole number of blocks");
+  check(rank_ == 0 || size(-1) % dtype_info(dtype).block_elems == 0,
+        "the last dimension is not a whole number of blocks");
 }
 
 std::int64_t Tensor::elements() const {
@@ -42,7 +43,8 @@ Tensor Tensor::rows(std::int64_t begin, std::int64_t count) const {
 }
 
 Tensor Tensor::columns(std::int64_t begin, std::int64_t count) const {
-  check(rank_ >= 1 && !is_block_type(dtype_) && begin >= 0 && count >= 0 && begin + count <= size(-1), "columns out of range");
+  check(rank_ >= 1 && !is_block_type(dtype_) && begin >= 0 && count >= 0 && begin + count <= size(-1),
+        "columns out of range");
   Tensor part = *this;
   part.data_ += dtype_bytes(dtype_, begin * stride(-1));
   part.shape_[static_cast<std::size_t>(rank_ - 1)] = count;
@@ -69,7 +71,8 @@ Tensor Tensor::split_last(std::int64_t a, std::int64_t b) const {
 }
 
 Tensor Tensor::every(std::int64_t begin, std::int64_t step) const {
-  check(rank_ >= 1 && !is_block_type(dtype_) && begin >= 0 && begin < step && size(-1) % step == 0, "no such interleaving");
+  check(rank_ >= 1 && !is_block_type(dtype_) && begin >= 0 && begin < step && size(-1) % step == 0,
+        "no such interleaving");
   Tensor part = *this;
   const auto last = static_cast<std::size_t>(rank_ - 1);
   part.data_ += dtype_bytes(dtype_, begin * stride_[last]);

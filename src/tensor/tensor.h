@@ -1,8 +1,8 @@
 // Tensor: a view of numbers in some device's memory, with shape and strides. It owns nothing and is copied freely.
 // Buffer: memory that is owned; when it goes, the memory goes.
 //
-// Shapes are row-major: the last dimension is the fastest. Strides are in elements, so that a slice of columns or heads is
-// a Tensor too; block types allow no stride but the packed one. Rank is 0 (empty) to 4.
+// Shapes are row-major: the last dimension is the fastest. Strides are in elements, so that a slice of columns or heads
+// is a Tensor too; block types allow no stride but the packed one. Rank is 0 (empty) to 4.
 #pragma once
 
 #include <array>
@@ -38,7 +38,8 @@ class Tensor {
   std::byte* raw() const { return data_; }
   template <class T>
   T* data() const {
-    check(empty() || sizeof(T) == static_cast<std::size_t>(dtype_info(dtype_).block_bytes), "element size does not match");
+    check(empty() || sizeof(T) == static_cast<std::size_t>(dtype_info(dtype_).block_bytes),
+          "element size does not match");
     return reinterpret_cast<T*>(data_);
   }
 

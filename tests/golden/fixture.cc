@@ -100,7 +100,8 @@ double relative_l2(const std::vector<float>& a, const std::vector<float>& b) {
   return std::sqrt(difference / norm);
 }
 
-std::string copy_with_scales(const std::string& folder, const std::vector<float>& key, const std::vector<float>& value) {
+std::string copy_with_scales(const std::string& folder, const std::vector<float>& key,
+                             const std::vector<float>& value) {
   char name[] = "/tmp/octavo-golden-XXXXXX";
   const std::string copy = ::mkdtemp(name);
   std::filesystem::copy_file(folder + "/config.json", copy + "/config.json");

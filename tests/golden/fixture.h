@@ -1,5 +1,5 @@
-// Golden checkpoints: where they are, their tensors, and distances. Committed ones lie beside this file; the larger ones are
-// found by OCTAVO_FIXTURES and, where it is not set, are counted as not run.
+// Golden checkpoints: where they are, their tensors, and distances. Committed ones lie beside this file; the larger
+// ones are found by OCTAVO_FIXTURES and, where it is not set, are counted as not run.
 #pragma once
 
 #include <map>
@@ -19,8 +19,8 @@ std::optional<std::string> find_file(const std::string& path);
 
 struct Golden {
   std::string folder;
-  std::map<std::string, std::vector<float>> floats;        // f32 and f16 tensors
-  std::map<std::string, std::vector<std::int32_t>> ids;    // integer tensors
+  std::map<std::string, std::vector<float>> floats;      // f32 and f16 tensors
+  std::map<std::string, std::vector<std::int32_t>> ids;  // integer tensors
   Json meta;
   int vocab = 0;
 };

@@ -1,5 +1,5 @@
-// Logits of every golden checkpoint of the families here, against the reference library's: both dtypes, every cache dtype,
-// chunked and decoded.
+// Logits of every golden checkpoint of the families here, against the reference library's: both dtypes, every cache
+// dtype, chunked and decoded.
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ namespace octavo::golden {
 namespace {
 
 constexpr const char* kNames[] = {"llama-base", "llama-rope3", "llama-fp8-tensor-kv", "llama-fp8-channel-headkv",
-                                  "qwen3-base", "qwen3-yarn", "qwen3-fp8-block"};
+                                  "qwen3-base", "qwen3-yarn",  "qwen3-fp8-block"};
 
 KvCacheChoice cache(const char* dtype, TransformChoice transform = TransformChoice::automatic) {
   KvCacheChoice choice = *parse_kv_cache_dtype(dtype);
@@ -69,7 +69,8 @@ TEST_P(Logits, ChunksAndDecodeStepsGiveTheSame) {
       EXPECT_LT(relative_l2(logits(chunked, ids()), expected), 1e-5) << dtype << " chunk " << chunk;
     }
     for (const int decode_from : {1, 50, 95})
-      EXPECT_LT(relative_l2(logits(whole, ids(), decode_from), expected), 1e-5) << dtype << " decode from " << decode_from;
+      EXPECT_LT(relative_l2(logits(whole, ids(), decode_from), expected), 1e-5)
+          << dtype << " decode from " << decode_from;
   }
 }
 
@@ -115,7 +116,8 @@ TEST_P(Logits, GreedyFollowsTheGoldenToItsFirstThinMargin) {
   ASSERT_EQ(tokens.size(), 16u);
   const auto& expected = golden_->ids.at("greedy_ids");
   const auto& margin = golden_->floats.at("greedy_margin");
-  for (std::size_t i = 0; i < tokens.size() && margin[i] >= 0.3f; ++i) EXPECT_EQ(tokens[i], expected[i]) << "step " << i;
+  for (std::size_t i = 0; i < tokens.size() && margin[i] >= 0.3f; ++i)
+    EXPECT_EQ(tokens[i], expected[i]) << "step " << i;
 }
 
 INSTANTIATE_TEST_SUITE_P(Goldens, Logits, testing::ValuesIn(kNames), [](const auto& param_info) {
@@ -142,8 +144,8 @@ TEST(CacheDtypes, Int8LosesAtMostHalfOfFp8AndThePairLiesBetween) {
     pair += distance(cache("int8:fp8"));
     ++count;
   }
-  std::printf("mean distance to float32 over %d goldens: fp8 %.5f, int8:fp8 %.5f, int8 %.5f\n", count, fp8 / count, pair / count,
-              int8 / count);
+  std::printf("mean distance to float32 over %d goldens: fp8 %.5f, int8:fp8 %.5f, int8 %.5f\n", count, fp8 / count,
+              pair / count, int8 / count);
   EXPECT_LE(int8, 0.5 * fp8);
   EXPECT_LT(int8, pair);
   EXPECT_LT(pair, fp8);

@@ -12,12 +12,12 @@ namespace octavo {
 struct AttentionConfig {
   int layer = 0;
   int hidden = 0;
-  int q_heads = 0;   // of the whole model
+  int q_heads = 0;  // of the whole model
   int kv_heads = 0;
   int head_dim = 0;
   int window = 0;
-  bool bias = false;       // on q, k, v and o
-  bool qk_norm = false;    // RMSNorm over each head of q and k, before rope
+  bool bias = false;     // on q, k, v and o
+  bool qk_norm = false;  // RMSNorm over each head of q and k, before rope
   float norm_eps = 1e-6f;
 };
 
@@ -34,7 +34,7 @@ class Attention {
  private:
   AttentionConfig config_;
   RankOf rank_;
-  int q_heads_;   // of this rank
+  int q_heads_;  // of this rank
   int kv_heads_;
   Weight qkv_;       // [(q_heads + 2 kv_heads) head_dim, hidden]
   Tensor qkv_bias_;  // f32 or empty

@@ -19,8 +19,8 @@ Decoder::Decoder(const DecoderConfig& config, RankOf rank)
                                     .bias = dense.attention_bias,
                                     .qk_norm = config.qk_norm,
                                     .norm_eps = dense.norm_eps};
-    layers_.push_back({norm, Attention(attention, rank), norm,
-                       Mlp(dense.hidden, dense.intermediate, dense.mlp_bias, rank)});
+    layers_.push_back(
+        {norm, Attention(attention, rank), norm, Mlp(dense.hidden, dense.intermediate, dense.mlp_bias, rank)});
   }
 }
 
@@ -34,7 +34,8 @@ Status Decoder::visit(Binder& binder, const std::string& prefix) {
     OCTAVO_TRY(layers_[i].mlp.visit(binder, name + ".mlp"));
   }
   OCTAVO_TRY(norm_out_.visit(binder, prefix + ".norm"));
-  // A head that is present although tied equals the embedding (models.md 1), and is bound so that no tensor stays unread.
+  // A head that is present although tied equals the embedding (models.md 1), and is bound so that no tensor stays
+  // unread.
   if (!config_.dense.tied || binder.has("lm_head.weight")) {
     OCTAVO_TRY(head_.visit(binder, "lm_head"));
   } else {
@@ -74,8 +75,9 @@ Result<ModelSpec> decoder_spec(const DecoderConfig& config, RankOf rank, ModelSp
   const DenseConfig& dense = config.dense;
   const bool kv_divides = dense.kv_heads % rank.size == 0 || rank.size % dense.kv_heads == 0;
   if (dense.q_heads % rank.size != 0 || !kv_divides || dense.intermediate % rank.size != 0)
-    return Error("tensor parallel size " + std::to_string(rank.size) + " does not divide " + std::to_string(dense.q_heads) +
-                 " heads, " + std::to_string(dense.kv_heads) + " KV heads and an MLP of " + std::to_string(dense.intermediate));
+    return Error("tensor parallel size " + std::to_string(rank.size) + " does not divide " +
+                 std::to_string(dense.q_heads) + " heads, " + std::to_string(dense.kv_heads) +
+                 " KV heads and an MLP of " + std::to_string(dense.intermediate));
   spec.hidden = dense.hidden;
   spec.vocab = dense.vocab;
   spec.max_positions = rope_max_positions(config.rope, dense.max_positions);

@@ -1,5 +1,5 @@
-// Decoder: the pre-norm stack that llama and its relatives share: x += attention(norm(x)); x += mlp(norm(x)); then a last norm
-// and the head. A family says its sizes and switches; what only one family has stays in that family's file.
+// Decoder: the pre-norm stack that llama and its relatives share: x += attention(norm(x)); x += mlp(norm(x)); then a
+// last norm and the head. A family says its sizes and switches; what only one family has stays in that family's file.
 #pragma once
 
 #include <string>

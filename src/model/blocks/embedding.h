@@ -1,5 +1,5 @@
-// Embedding and Head: from token ids to the residual stream and from its sampled rows to logits. A tied head is the embedding
-// matrix. Every rank holds both whole.
+// Embedding and Head: from token ids to the residual stream and from its sampled rows to logits. A tied head is the
+// embedding matrix. Every rank holds both whole.
 #pragma once
 
 #include <string>

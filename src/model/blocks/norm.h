@@ -16,7 +16,9 @@ class Norm {
     rule_.weight_offset = weight_offset;
   }
 
-  Status visit(Binder& binder, const std::string& name) { return binder.vector(rule_.weight, name + ".weight", width_); }
+  Status visit(Binder& binder, const std::string& name) {
+    return binder.vector(rule_.weight, name + ".weight", width_);
+  }
 
   // out = norm(x); [tokens, width].
   void apply(Step& step, const Tensor& x, const Tensor& out) const { step.ops.rms_norm({x, rule_, out}); }
