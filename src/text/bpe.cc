@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 
 #include "text/unicode.h"
 
@@ -176,7 +175,7 @@ void Bpe::merge_symbols(Scratch& scratch, std::vector<std::int32_t>& ids) const 
     if (i - start <= kShort)
       merge_short(symbols.data() + start, static_cast<int>(i - start), ids);
     else
-      merge_long(symbols.data() + start, i - start, scratch, ids);
+      scratch.long_merge_.run(merges_, symbols.data() + start, i - start, ids);
     start = i;
   }
 }
@@ -199,50 +198,6 @@ void Bpe::merge_short(const std::int32_t* symbols, int count, std::vector<std::i
     if (best + 1 < count) found[best] = merges_.find(tokens[best], tokens[best + 1]);
   }
   ids.insert(ids.end(), tokens, tokens + count);
-}
-
-// The heap holds (rank, position of the left token), smallest first. An entry is stale when the pair now at its
-// position has another rank; one that has the same rank is as good as new. Tokens that were merged away are -1.
-void Bpe::merge_long(std::int32_t* tokens, std::size_t count, Scratch& scratch, std::vector<std::int32_t>& ids) const {
-  std::vector<std::int32_t>& links = scratch.links_;  // next, previous
-  std::vector<std::uint64_t>& heap = scratch.heap_;
-  const auto size = static_cast<std::int32_t>(count);
-  const auto next = [&](std::int32_t i) -> std::int32_t& { return links[2 * static_cast<std::size_t>(i)]; };
-  const auto previous = [&](std::int32_t i) -> std::int32_t& { return links[2 * static_cast<std::size_t>(i) + 1]; };
-  const auto pair_at = [&](std::int32_t i) {
-    return tokens[i] < 0 || next(i) == size ? MergeTable::Found{} : merges_.find(tokens[i], tokens[next(i)]);
-  };
-  const auto entry = [&](std::uint32_t rank, std::int32_t i) {
-    return static_cast<std::uint64_t>(rank) << 32 | static_cast<std::uint32_t>(i);
-  };
-  links.resize(2 * count);
-  heap.clear();
-  for (std::int32_t i = 0; i < size; ++i) next(i) = i + 1, previous(i) = i - 1;
-  for (std::int32_t i = 0; i + 1 < size; ++i)
-    if (const auto found = pair_at(i); found.rank != MergeTable::kNever) heap.push_back(entry(found.rank, i));
-  std::make_heap(heap.begin(), heap.end(), std::greater<>());
-  const auto push = [&](std::int32_t i) {
-    const auto found = pair_at(i);
-    if (found.rank == MergeTable::kNever) return;
-    heap.push_back(entry(found.rank, i));
-    std::push_heap(heap.begin(), heap.end(), std::greater<>());
-  };
-  while (!heap.empty()) {
-    std::pop_heap(heap.begin(), heap.end(), std::greater<>());
-    const std::uint64_t top = heap.back();
-    heap.pop_back();
-    const auto i = static_cast<std::int32_t>(top & 0xFFFFFFFF);
-    const auto found = pair_at(i);
-    if (found.rank == MergeTable::kNever || found.rank != top >> 32) continue;
-    const std::int32_t gone = next(i);
-    tokens[i] = found.merged;
-    tokens[gone] = -1;
-    next(i) = next(gone);
-    if (next(i) < size) previous(next(i)) = i;
-    push(i);
-    if (previous(i) >= 0) push(previous(i));
-  }
-  for (std::int32_t i = 0; i < size; i = next(i)) ids.push_back(tokens[i]);
 }
 
 }  // namespace octavo

@@ -1,8 +1,7 @@
 // Byte pair encoding of one piece of text: symbols (bytes, or characters) merged by rank, lowest first, leftmost first.
 //
-// Short runs of symbols merge in place; long ones by a heap over a linked list, so a piece of any length takes n log n
-// time and no recursion. Symbols that the vocabulary lacks become byte tokens, the unknown token, or nothing, in this
-// order.
+// Short runs of symbols merge in place, long ones by LongMerge. Symbols that the vocabulary lacks become byte tokens,
+// the unknown token, or nothing, in this order.
 #pragma once
 
 #include <array>
@@ -12,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "text/long_merge.h"
 #include "text/merge_table.h"
 #include "text/token_table.h"
 
@@ -38,8 +38,7 @@ class Bpe {
     struct Cached;
     std::vector<Cached> cache_;
     std::vector<std::int32_t> symbols_;
-    std::vector<std::int32_t> links_;
-    std::vector<std::uint64_t> heap_;
+    LongMerge long_merge_;
   };
 
   // `pieces` maps what text consists of (bytes, not their spelling) to ids; `bytes` the ids of single bytes: those of
@@ -61,7 +60,6 @@ class Bpe {
   void merge_cached(std::string_view source, Scratch& scratch, std::vector<std::int32_t>& ids) const;
   void merge_symbols(Scratch& scratch, std::vector<std::int32_t>& ids) const;
   void merge_short(const std::int32_t* symbols, int count, std::vector<std::int32_t>& ids) const;
-  void merge_long(std::int32_t* tokens, std::size_t count, Scratch& scratch, std::vector<std::int32_t>& ids) const;
   void add_bytes(std::string_view bytes, std::vector<std::int32_t>& symbols) const;
 
   BpeRules rules_;

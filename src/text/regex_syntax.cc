@@ -16,11 +16,12 @@ struct Shorthand {
   std::string_view inside, inside_negated;
 };
 
-// White space is Unicode's property; PCRE2's \s has U+180E besides. Words have marks and all connecting punctuation.
+// White space is Unicode's property; PCRE2's \s has U+180E besides. Words have marks, all connecting punctuation and Latin-1's ² ¼ etc.;
+// what is no word cannot be written inside a class.
 constexpr std::array<Shorthand, 3> kShorthands = {{
     {'s', R"(\t-\r \x85\xA0\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})",
      R"(\x00-\x08\x0E-\x1F!-\x84\x86-\x9F\xA1-\x{167F}\x{1681}-\x{1FFF}\x{200B}-\x{2027}\x{202A}-\x{202E}\x{2030}-\x{205E}\x{2060}-\x{2FFF}\x{3001}-\x{10FFFF})"},
-    {'w', R"(\p{L}\p{M}\p{N}\p{Pc})", R"(\p{Pd}\p{Ps}\p{Pe}\p{Pi}\p{Pf}\p{Po}\p{S}\p{Z}\p{C})"},
+    {'w', R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\xB2\xB3\xB9\xBC-\xBE)", ""},
     {'h', "0-9A-Fa-f", R"(\x00-/:-@G-`g-\x{10FFFF})"},
 }};
 
@@ -60,6 +61,7 @@ class Translator {
       const bool negated = letter == s.letter - 'a' + 'A';
       if (letter != s.letter && !negated) continue;
       at_ += 2;
+      if (in_class && negated && s.inside_negated.empty()) return refused("\\W in a class");
       if (in_class) return std::string(negated ? s.inside_negated : s.inside);
       return (negated ? "[^" : "[") + std::string(s.inside) + "]";
     }

@@ -112,12 +112,8 @@ std::string Tokenizer::decode(std::span<const std::int32_t> ids, const DecodeOpt
 void Tokenizer::decode_token(std::int32_t id, const DecodeOptions& options, DecodeState& state,
                              std::string& out) const {
   if (!has_token(id) || (options.skip_special && is_special(id))) return;
-  if (state.first && parts_->decoder.first_differs()) {
-    const Decoder::TokenText own = parts_->decoder.token_text(id_to_token(id), true);
-    parts_->decoder.push(own.text, own.is_byte, state, out);
-  } else {
-    parts_->decoder.push(parts_->decoded.text(id), parts_->is_byte[static_cast<std::size_t>(id)], state, out);
-  }
+  const TokenTable& texts = state.first && parts_->decoder.first_differs() ? parts_->decoded_first : parts_->decoded;
+  parts_->decoder.push(texts.text(id), parts_->is_byte[static_cast<std::size_t>(id)], state, out);
 }
 
 void Tokenizer::decode_finish(DecodeState& state, std::string& out) const { parts_->decoder.finish(state, out); }

@@ -44,12 +44,15 @@ std::string describe(const TokenizerSource& source) {
   return join(parts, ", ");
 }
 
-Status split_added(const TokenizerSource& source, std::vector<AddedToken>& raw, std::vector<AddedToken>& normalized) {
+// Parts the added tokens; `spoken` gets what each token is to be decoded from.
+Status split_added(const TokenizerSource& source, std::vector<AddedToken>& raw, std::vector<AddedToken>& normalized,
+                   std::vector<std::string>& spoken) {
   TokenTable seen_raw, seen_normalized;
   for (AddedToken token : source.added) {
     if (token.normalized && !source.normalizer.empty()) {
       OCTAVO_TRY(token.content, source.normalizer.apply(token.content, false));
       if (token.content.empty()) continue;
+      spoken[static_cast<std::size_t>(token.id)] = token.content;  // with the space mark that it takes from the text
     }
     TokenTable& seen = token.normalized ? seen_normalized : seen_raw;
     if (!seen.add(token.content, true)) return Error("the added token " + quoted(token.content) + " occurs twice");
@@ -62,33 +65,35 @@ Status split_added(const TokenizerSource& source, std::vector<AddedToken>& raw, 
 
 Result<Tokenizer> assemble_tokenizer(TokenizerSource source) {
   const std::size_t size = source.spelled.size();
-  TokenTable spelled, decoded;
+  std::vector<AddedToken> raw, normalized;
+  std::vector<std::string> spoken = source.spelled;
+  OCTAVO_TRY(split_added(source, raw, normalized, spoken));
+  TokenTable spelled, decoded, decoded_first;
   std::vector<bool> is_byte(size), special(size);
   for (std::size_t id = 0; id < size; ++id) {
     const std::string& text = source.spelled[id];
     if (!spelled.add(text, !text.empty()))
       return Error("the token " + quoted(text) + " has two ids: " + std::to_string(spelled.find(text)) + " and " +
                    std::to_string(id));
-    const Decoder::TokenText own = source.decoder.token_text(text, false);
+    const Decoder::TokenText own = source.decoder.token_text(spoken[id], false);
     decoded.add(own.text, false);
     is_byte[id] = own.is_byte;
+    if (source.decoder.first_differs()) decoded_first.add(source.decoder.token_text(spoken[id], true).text, false);
   }
   for (const AddedToken& token : source.added) special[static_cast<std::size_t>(token.id)] = token.special;
   for (const auto& ids : {source.prefix, source.suffix})
     for (const std::int32_t id : ids)
       if (id < 0 || static_cast<std::size_t>(id) >= size)
         return Error("the token id " + std::to_string(id) + " that is put around a text is not in the vocabulary");
-  std::vector<AddedToken> raw, normalized;
-  OCTAVO_TRY(split_added(source, raw, normalized));
   std::string description = describe(source);
   TokenTable pieces = model_pieces(source);
   const auto bytes = byte_ids(pieces, spelled, source.rules.byte_level);
   Bpe bpe(source.rules, std::move(pieces), source.merges, bytes);
   return Tokenizer(std::make_shared<const Tokenizer::Parts>(Tokenizer::Parts{
-      std::move(spelled), std::move(decoded), std::move(is_byte), std::move(special), AddedTokens(std::move(raw)),
-      AddedTokens(std::move(normalized)), std::move(source.normalizer), std::move(source.pre_tokenizer), std::move(bpe),
-      std::move(source.decoder), std::move(source.prefix), std::move(source.suffix), source.bos, source.eos,
-      std::move(description)}));
+      std::move(spelled), std::move(decoded), std::move(decoded_first), std::move(is_byte), std::move(special),
+      AddedTokens(std::move(raw)), AddedTokens(std::move(normalized)), std::move(source.normalizer),
+      std::move(source.pre_tokenizer), std::move(bpe), std::move(source.decoder), std::move(source.prefix),
+      std::move(source.suffix), source.bos, source.eos, std::move(description)}));
 }
 
 }  // namespace octavo

@@ -22,6 +22,7 @@ constexpr int kMaxVocabulary = 1 << 23;  // ids; far above any model, so that a 
 struct Tokenizer::Parts {
   TokenTable spelled;            // as the file writes the tokens; free ids are empty
   TokenTable decoded;            // what they stand for (Decoder::token_text)
+  TokenTable decoded_first;      // the same for the first token of a text; empty where that makes no difference
   std::vector<bool> is_byte;     // by id, of `decoded`
   std::vector<bool> special;     // by id
   AddedTokens added_raw;         // looked for in the text as it is

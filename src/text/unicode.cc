@@ -141,6 +141,7 @@ bool is_number(char32_t c) {
 }
 
 bool is_word(char32_t c) {
+  if (c == 0x200C || c == 0x200D) return true;
   switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
     case UTF8PROC_CATEGORY_LU:
     case UTF8PROC_CATEGORY_LL:

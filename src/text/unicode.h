@@ -21,7 +21,7 @@ void append_utf8(std::string& out, char32_t character);
 
 bool is_white_space(char32_t character);
 bool is_number(char32_t character);  // categories Nd, Nl, No
-bool is_word(char32_t character);    // letters, marks, numbers and connecting punctuation
+bool is_word(char32_t character);    // letters, marks, digits, connecting punctuation, joiners
 
 // Appends `bytes` to `out`, each maximal broken sequence as one U+FFFD. An unfinished character at the end is broken
 // too, unless `keep_unfinished`: then it is left out, and the result is the number of its bytes.
