@@ -187,7 +187,8 @@ void run_linear(const LinearCase& c, const std::string& name) {
     path.backend->ops().linear(
         {.x = inputs, .weight = weight, .bias = c.biased ? arena.floats(bias, {out}) : Tensor(), .out = result});
     const double sums = path.processor ? 3e-6 : 2e-3;
-    expect_close(name, arena.read(result), want, out, sums, c.result);
+    // A row of one number may cancel to almost nothing: then the numbers of all tokens are the measure.
+    expect_close(name, arena.read(result), want, out == 1 ? c.tokens : out, sums, c.result);
     for (const std::int64_t column : {std::int64_t{0}, out + 8})
       for (const float beside : arena.read(wide_out.columns(column, 8))) EXPECT_TRUE(std::isnan(beside)) << name;
   });

@@ -1,0 +1,146 @@
+// embed, gather, add, scale, absmax: rows that are strided, results rounded once, ends of every range.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tensor/float8.h"
+#include "tests/conformance/arena.h"
+#include "tests/conformance/numbers.h"
+#include "tests/conformance/paths.h"
+
+namespace octavo::conformance {
+namespace {
+
+const DType kComputes[] = {DType::f32, DType::bf16};
+
+TEST(Embed, RowsOfEachTableTimesTheScale) {
+  Random random(6);
+  constexpr std::int64_t kVocab = 11, kHidden = 96;
+  const std::vector<std::int32_t> ids = {10, 0, 3, 3, 7};
+  for (const DType stored : {DType::f32, DType::bf16, DType::f16})
+    for (const DType compute : kComputes)
+      for (const float scale : {1.0f, 39.25f}) {
+        const std::vector<float> table = rounded(random.normals(kVocab * kHidden), stored);
+        std::vector<double> want;
+        for (const std::int32_t id : ids)
+          for (std::int64_t i = 0; i < kHidden; ++i)
+            want.push_back(static_cast<double>(table[static_cast<std::size_t>(id * kHidden + i)]) * scale);
+        for_each_path([&](Path& path) {
+          Arena arena(path.backend->device());
+          Weight weight;
+          weight.parts.push_back(
+              {.values = arena.floats(table, {kVocab, kHidden}, stored), .scale = {}, .input_scale = {}});
+          weight.out = kVocab;
+          weight.in = kHidden;
+          const Tensor out = arena.blank({5, kHidden}, compute);
+          path.backend->ops().embed({.ids = arena.ints(ids, {5}), .table = weight, .scale = scale, .out = out});
+          expect_close("embed", arena.read(out), want, kHidden, 1e-6, compute);
+        });
+      }
+}
+
+// One block of each packed kind, by hand: d = 0.5, m = -1, q = i mod 16.
+TEST(Embed, PackedTables) {
+  for (const DType stored : {DType::q4_0, DType::q4_1, DType::q8_0}) {
+    std::vector<std::byte> block;
+    std::vector<double> want;
+    const auto half = [&](float x) {
+      const std::uint16_t bits = f16_from_f32(x);
+      block.push_back(static_cast<std::byte>(bits & 255));
+      block.push_back(static_cast<std::byte>(bits >> 8));
+    };
+    half(0.5f);
+    if (stored == DType::q4_1) half(-1.0f);
+    for (int i = 0; i < (stored == DType::q8_0 ? 32 : 16); ++i)
+      block.push_back(static_cast<std::byte>(stored == DType::q8_0 ? i - 16 : i | (15 - i) << 4));
+    for (int i = 0; i < 32; ++i) {
+      const int q = i < 16 ? i : 31 - i;
+      want.push_back(stored == DType::q8_0 ? 0.5 * (i - 16) : stored == DType::q4_0 ? 0.5 * (q - 8) : 0.5 * q - 1.0);
+    }
+    for_each_path([&](Path& path) {
+      Arena arena(path.backend->device());
+      Weight weight;
+      weight.parts.push_back({.values = arena.bytes(block, stored, {1, 32}), .scale = {}, .input_scale = {}});
+      weight.out = 1;
+      weight.in = 32;
+      const Tensor out = arena.blank({1, 32});
+      path.backend->ops().embed({.ids = arena.ints(std::vector<std::int32_t>{0}, {1}), .table = weight, .out = out});
+      expect_close("embed", arena.read(out), want, 32, 0.0);
+    });
+  }
+}
+
+TEST(Gather, RowsInAnyOrder) {
+  Random random(7);
+  const std::vector<std::int32_t> index = {4, 0, 4, 2};
+  for (const DType compute : kComputes) {
+    const std::vector<float> x = rounded(random.normals(5 * 40), compute);
+    std::vector<float> want;
+    for (const std::int32_t i : index) want.insert(want.end(), x.begin() + i * 40 + 8, x.begin() + i * 40 + 40);
+    for_each_path([&](Path& path) {
+      Arena arena(path.backend->device());
+      const Tensor out = arena.blank({4, 32}, compute);
+      path.backend->ops().gather(
+          {.x = arena.floats(x, {5, 40}, compute).columns(8, 32), .index = arena.ints(index, {4}), .out = out});
+      EXPECT_EQ(arena.read(out), want);
+    });
+  }
+}
+
+TEST(Add, RoundedOnceAndInPlace) {
+  Random random(8);
+  for (const DType compute : kComputes)
+    for (const std::int64_t n : {1, 17, 576}) {
+      const std::vector<float> a = rounded(random.normals(3 * n), compute);
+      const std::vector<float> b = rounded(random.normals(3 * n), compute);
+      std::vector<float> want;
+      for (std::size_t i = 0; i < a.size(); ++i) want.push_back(a[i] + b[i]);
+      want = rounded(std::move(want), compute);
+      for_each_path([&](Path& path) {
+        Arena arena(path.backend->device());
+        const Tensor x = arena.floats(a, {3, n}, compute);
+        const Tensor y = arena.floats(b, {3, n}, compute);
+        const Tensor out = arena.blank({3, n}, compute);
+        path.backend->ops().add({.a = x, .b = y, .out = out});
+        EXPECT_EQ(arena.read(out), want);
+        path.backend->ops().add({.a = x, .b = y, .out = x});
+        EXPECT_EQ(arena.read(x), want);
+      });
+    }
+}
+
+TEST(Scale, FactorAndSoftCap) {
+  Random random(9);
+  for (const DType compute : kComputes)
+    for (const float cap : {0.0f, 30.0f}) {
+      std::vector<float> x = rounded(random.normals(4 * 50, 40.0f), compute);
+      x[3] = 1e30f;
+      x = rounded(std::move(x), compute);
+      std::vector<double> want;
+      for (const float v : x)
+        want.push_back(cap > 0 ? cap * std::tanh(0.7f * static_cast<double>(v) / cap) : 0.7f * static_cast<double>(v));
+      for_each_path([&](Path& path) {
+        Arena arena(path.backend->device());
+        const Tensor rows = arena.floats(x, {4, 50}, compute);
+        path.backend->ops().scale({.x = rows, .factor = 0.7f, .soft_cap = cap, .out = rows});
+        expect_close("scale", arena.read(rows), want, 50, 2e-6, compute);
+      });
+    }
+}
+
+TEST(Absmax, RaisesButNeverLowersAndPassesOverNan) {
+  std::vector<float> x(4 * 3 * 20, 0.5f);
+  x[0 * 60 + 20 + 7] = -9.0f;          // head 1
+  x[3 * 60 + 40 + 19] = 4.0f;          // head 2
+  x[2 * 60 + 40 + 3] = std::nanf("");  // head 2
+  const std::vector<float> before = {0.75f, 1.0f, 1.0f};
+  for_each_path([&](Path& path) {
+    Arena arena(path.backend->device());
+    const Tensor out = arena.floats(before, {3});
+    path.backend->ops().absmax({.x = arena.floats(x, {4, 3, 20}), .out = out});
+    EXPECT_EQ(arena.read(out), (std::vector<float>{0.75f, 9.0f, 4.0f}));
+  });
+}
+
+}  // namespace
+}  // namespace octavo::conformance

@@ -1,0 +1,212 @@
+// conv_update and delta_rule: whole sequences against the formulas in double, states carried over chunks, records
+// apart.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/conformance/arena.h"
+#include "tests/conformance/numbers.h"
+#include "tests/conformance/paths.h"
+
+namespace octavo::conformance {
+namespace {
+
+struct Piece {
+  std::int32_t record = 0;
+  std::int32_t begin = 0;  // of the sequence
+  std::int32_t count = 0;
+};
+
+BatchView batch_of(Arena& arena, const std::vector<Piece>& pieces) {
+  std::vector<std::int32_t> starts = {0}, contexts;
+  BatchView batch;
+  for (const Piece& piece : pieces) {
+    starts.push_back(starts.back() + piece.count);
+    contexts.push_back(piece.begin + piece.count);
+    batch.max_query = std::max(batch.max_query, piece.count);
+    batch.max_context = std::max(batch.max_context, contexts.back());
+  }
+  batch.num_seqs = static_cast<std::int32_t>(pieces.size());
+  batch.num_tokens = starts.back();
+  batch.query_start = arena.ints(starts, {batch.num_seqs + 1});
+  batch.context = arena.ints(contexts, {batch.num_seqs});
+  return batch;
+}
+
+Tensor records_of(Arena& arena, const std::vector<Piece>& pieces) {
+  std::vector<std::int32_t> records;
+  for (const Piece& piece : pieces) records.push_back(piece.record);
+  return arena.ints(records, {static_cast<std::int64_t>(pieces.size())});
+}
+
+// Rows [begin, begin + count) of each piece's sequence, one after the other.
+std::vector<float> rows_of(const std::vector<std::vector<float>>& sequences, const std::vector<Piece>& pieces,
+                           std::int64_t n) {
+  std::vector<float> rows;
+  for (const Piece& piece : pieces) {
+    const std::vector<float>& all = sequences[static_cast<std::size_t>(piece.record)];
+    rows.insert(rows.end(), all.begin() + piece.begin * n, all.begin() + (piece.begin + piece.count) * n);
+  }
+  return rows;
+}
+
+std::vector<double> rows_of(const std::vector<std::vector<double>>& sequences, const std::vector<Piece>& pieces,
+                            std::int64_t n) {
+  std::vector<double> rows;
+  for (const Piece& piece : pieces) {
+    const std::vector<double>& all = sequences[static_cast<std::size_t>(piece.record)];
+    rows.insert(rows.end(), all.begin() + piece.begin * n, all.begin() + (piece.begin + piece.count) * n);
+  }
+  return rows;
+}
+
+// Three sequences of 30 tokens in three steps: whole ones, a first token alone, and single tokens in between.
+const std::vector<std::vector<Piece>> kSteps = {
+    {{2, 0, 1}, {0, 0, 30}, {1, 0, 12}},
+    {{1, 12, 1}, {2, 1, 2}},
+    {{1, 13, 17}, {2, 3, 27}},
+};
+
+TEST(ConvUpdate, CarriesItsPastFromStepToStep) {
+  constexpr std::int64_t kChannels = 37, kTokens = 30;
+  for (const std::int64_t taps : {4, 2}) {
+    Random random(13);
+    const std::vector<float> weight = random.normals(kChannels * taps);
+    std::vector<std::vector<float>> x;
+    std::vector<std::vector<double>> want;
+    for (int s = 0; s < 3; ++s) {
+      x.push_back(random.normals(kTokens * kChannels));
+      std::vector<double>& rows = want.emplace_back();
+      for (std::int64_t t = 0; t < kTokens; ++t)
+        for (std::int64_t c = 0; c < kChannels; ++c) {
+          double sum = 0.0;
+          for (std::int64_t j = std::max<std::int64_t>(0, taps - 1 - t); j < taps; ++j)
+            sum += static_cast<double>(weight[static_cast<std::size_t>(c * taps + j)]) *
+                   x.back()[static_cast<std::size_t>((t - taps + 1 + j) * kChannels + c)];
+          rows.push_back(sum / (1.0 + std::exp(-sum)));
+        }
+    }
+    for_each_path([&](Path& path) {
+      Arena arena(path.backend->device());
+      const Tensor state = arena.blank({3, kChannels, taps - 1});
+      const Tensor weights = arena.floats(weight, {kChannels, taps});
+      for (const std::vector<Piece>& step : kSteps) {
+        const BatchView batch = batch_of(arena, step);
+        const Tensor out = arena.blank({batch.num_tokens, kChannels});
+        path.backend->ops().conv_update({.x = arena.floats(rows_of(x, step, kChannels), {batch.num_tokens, kChannels}),
+                                         .weight = weights,
+                                         .state = state,
+                                         .records = records_of(arena, step),
+                                         .batch = batch,
+                                         .out = out});
+        expect_close("conv_update", arena.read(out), rows_of(want, step, kChannels), kChannels, 3e-6);
+      }
+    });
+  }
+}
+
+struct DeltaInputs {
+  std::vector<std::vector<float>> q, k, v, decay, beta;
+  std::vector<std::vector<double>> want;
+};
+
+constexpr std::int64_t kKeyHeads = 2, kValueHeads = 4, kKeyWidth = 24, kValueWidth = 40;
+
+std::vector<double> unit(const float* x, double scale) {
+  double squares = 1e-6;
+  for (std::int64_t i = 0; i < kKeyWidth; ++i) squares += static_cast<double>(x[i]) * x[i];
+  std::vector<double> row;
+  for (std::int64_t i = 0; i < kKeyWidth; ++i) row.push_back(x[i] / std::sqrt(squares) * scale);
+  return row;
+}
+
+void append_delta(const DeltaInputs& in, std::size_t s, std::int64_t t, std::vector<double>& state,
+                  std::vector<double>& out) {
+  for (std::int64_t h = 0; h < kValueHeads; ++h) {
+    const std::int64_t key_row = (t * kKeyHeads + h / 2) * kKeyWidth;
+    const std::vector<double> q = unit(in.q[s].data() + key_row, 1.0 / std::sqrt(static_cast<double>(kKeyWidth)));
+    const std::vector<double> k = unit(in.k[s].data() + key_row, 1.0);
+    const double alpha = std::exp(static_cast<double>(in.decay[s][static_cast<std::size_t>(t * kValueHeads + h)]));
+    const double beta = in.beta[s][static_cast<std::size_t>(t * kValueHeads + h)];
+    double* matrix = state.data() + h * kKeyWidth * kValueWidth;
+    for (std::int64_t c = 0; c < kValueWidth; ++c) {
+      double read = 0.0;
+      for (std::int64_t r = 0; r < kKeyWidth; ++r)
+        read += k[static_cast<std::size_t>(r)] * (matrix[r * kValueWidth + c] *= alpha);
+      const double delta = beta * (in.v[s][static_cast<std::size_t>((t * kValueHeads + h) * kValueWidth + c)] - read);
+      double sum = 0.0;
+      for (std::int64_t r = 0; r < kKeyWidth; ++r)
+        sum += q[static_cast<std::size_t>(r)] * (matrix[r * kValueWidth + c] += k[static_cast<std::size_t>(r)] * delta);
+      out.push_back(sum);
+    }
+  }
+}
+
+DeltaInputs make_delta() {
+  Random random(14);
+  DeltaInputs in;
+  for (std::size_t s = 0; s < 3; ++s) {
+    in.q.push_back(random.normals(30 * kKeyHeads * kKeyWidth));
+    in.k.push_back(random.normals(30 * kKeyHeads * kKeyWidth));
+    in.v.push_back(random.normals(30 * kValueHeads * kValueWidth));
+    std::vector<float>& decay = in.decay.emplace_back();
+    std::vector<float>& beta = in.beta.emplace_back();
+    for (std::int64_t i = 0; i < 30 * kValueHeads; ++i) {
+      decay.push_back(-static_cast<float>(std::exp(random.normal() - 2.0)));
+      beta.push_back(static_cast<float>(random.uniform()));
+    }
+    std::vector<double> state(kValueHeads * kKeyWidth * kValueWidth, 0.0);
+    std::vector<double>& want = in.want.emplace_back();
+    for (std::int64_t t = 0; t < 30; ++t) append_delta(in, s, t, state, want);
+  }
+  return in;
+}
+
+std::vector<float> delta_on(Path& path, Arena& arena, const DeltaInputs& in, const std::vector<Piece>& step,
+                            const Tensor& state) {
+  const BatchView batch = batch_of(arena, step);
+  const std::int64_t n = batch.num_tokens;
+  const Tensor out = arena.blank({n, kValueHeads, kValueWidth});
+  path.backend->ops().delta_rule(
+      {.q = arena.floats(rows_of(in.q, step, kKeyHeads * kKeyWidth), {n, kKeyHeads, kKeyWidth}),
+       .k = arena.floats(rows_of(in.k, step, kKeyHeads * kKeyWidth), {n, kKeyHeads, kKeyWidth}),
+       .v = arena.floats(rows_of(in.v, step, kValueHeads * kValueWidth), {n, kValueHeads, kValueWidth}),
+       .decay = arena.floats(rows_of(in.decay, step, kValueHeads), {n, kValueHeads}),
+       .beta = arena.floats(rows_of(in.beta, step, kValueHeads), {n, kValueHeads}),
+       .state = state,
+       .records = records_of(arena, step),
+       .batch = batch,
+       .out = out});
+  return arena.read(out);
+}
+
+TEST(DeltaRule, CarriesItsStateFromStepToStep) {
+  const DeltaInputs in = make_delta();
+  for_each_path([&](Path& path) {
+    Arena arena(path.backend->device());
+    const Tensor state = arena.blank({3, kValueHeads, kKeyWidth, kValueWidth});
+    for (const std::vector<Piece>& step : kSteps)
+      expect_close("delta_rule", delta_on(path, arena, in, step, state),
+                   rows_of(in.want, step, kValueHeads * kValueWidth), kValueWidth, 2e-5);
+  });
+}
+
+TEST(DeltaRule, ChunksDoNotChangeBits) {
+  const DeltaInputs in = make_delta();
+  for_each_path([&](Path& path) {
+    if (!path.deterministic) return;
+    Arena arena(path.backend->device());
+    const Tensor state = arena.blank({3, kValueHeads, kKeyWidth, kValueWidth});
+    const std::vector<float> whole = delta_on(path, arena, in, {{1, 0, 30}}, state);
+    std::vector<float> chunked;
+    for (const Piece& piece : {Piece{1, 0, 7}, {1, 7, 1}, {1, 8, 20}, {1, 28, 2}}) {
+      const std::vector<float> rows = delta_on(path, arena, in, {piece}, state);
+      chunked.insert(chunked.end(), rows.begin(), rows.end());
+    }
+    EXPECT_EQ(chunked, whole);
+  });
+}
+
+}  // namespace
+}  // namespace octavo::conformance
