@@ -9,6 +9,7 @@ constexpr std::int32_t kRowsOfPiece = 16;  // rows that share one reading of K a
 }
 
 void CpuAttentionPlan::make(const PlanAttentionArgs& args) {
+  units_.make(args);
   const BatchView& batch = args.batch;
   const auto* query_start = batch.query_start.data<std::int32_t>();
   const auto* context = batch.context.data<std::int32_t>();

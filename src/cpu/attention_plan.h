@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cpu/attention_units.h"
 #include "ops/ops.h"
 
 namespace octavo::cpu {
@@ -19,10 +20,12 @@ struct AttentionPiece {
 class CpuAttentionPlan final : public AttentionPlan {
  public:
   void make(const PlanAttentionArgs& args);
-  const std::vector<AttentionPiece>& pieces() const { return pieces_; }
+  const std::vector<AttentionPiece>& pieces() const { return pieces_; }  // for the plain path
+  const AttentionUnits& units() const { return units_; }                 // for the others
   int kv_heads() const { return kv_heads_; }
 
  private:
+  AttentionUnits units_;
   int kv_heads_ = 0;
   std::vector<AttentionPiece> pieces_;  // the longest contexts first, so that no thread waits for one at the end
 };

@@ -1,6 +1,8 @@
 #include "cpu/kernels.h"
 
 #include "cpu/plain.h"
+#include "cpu/tiled_attention.h"
+#include "cpu/tiled_linear.h"
 
 namespace octavo::cpu {
 
@@ -18,6 +20,20 @@ constexpr Kernels kPlain{
     .delta_rule = plain::delta_rule,
 };
 
+constexpr Kernels kAvx512 = [] {
+  Kernels kernels = kPlain;
+  kernels.linear = avx512::linear;
+  kernels.attention = avx512::attention;
+  return kernels;
+}();
+
+constexpr Kernels kAvx2 = [] {
+  Kernels kernels = kPlain;
+  kernels.linear = avx2::linear;
+  kernels.attention = avx2::attention;
+  return kernels;
+}();
+
 }  // namespace
 
 const Kernels& plain_kernels() { return kPlain; }
@@ -25,9 +41,12 @@ const Kernels& plain_kernels() { return kPlain; }
 const Kernels& kernels_for(Isa isa) {
   switch (isa) {
     case Isa::plain:
+      return kPlain;
     case Isa::avx2:
+      return kAvx2;
     case Isa::avx512:
-    case Isa::amx: return kPlain;
+    case Isa::amx:
+      return kAvx512;
   }
   return kPlain;
 }

@@ -1,0 +1,334 @@
+// Attention of the vector paths, once for every instruction set: templates over a Vec, included by attention_<isa>.cc
+// alone. A tile of the cache is unpacked once and read by all rows of the unit; scores are blocks of rows by keys in
+// registers, then the softmax row by row, then blocks of rows by numbers.
+#pragma once
+
+#include "cpu/cache_tile.h"
+
+namespace octavo::cpu {
+
+template <class V>
+class AttentionKernel {
+ public:
+  explicit AttentionKernel(const AttentionUnit& unit)
+      : unit_(unit),
+        tile_(unit),
+        rows_(unit.tokens * unit.heads),
+        width_(unit.key.width),
+        value_width_(unit.value.width) {}
+
+  void run() {
+    load_queries();
+    if (unit_.partial == nullptr) start_rows(total_, total_max_, total_sum_);
+    for (std::int64_t span = unit_.first_span; span <= unit_.last_span; ++span) {
+      start_rows(numbers_, max_, sum_);
+      for (int tile = 0; tile < kSpanKeys / kTileKeys; ++tile) run_tile(span * kSpanKeys + tile * kTileKeys);
+      if (unit_.partial == nullptr) fold_span(span);
+    }
+    if (unit_.partial != nullptr)
+      leave_partial();
+    else
+      for (int row = 0; row < rows_; ++row) store_row(row);
+  }
+
+  void merge() {
+    start_rows(total_, total_max_, total_sum_);
+    const float* partial = unit_.partial;
+    for (std::int64_t span = unit_.first_span; span <= unit_.last_span; ++span)
+      for (int row = 0; row < rows_; ++row, partial += value_width_ + 2)
+        if (sees_span(row, span)) fold(row, partial[0], partial[1], partial + 2);
+    for (int row = 0; row < rows_; ++row) store_row(row);
+  }
+
+ private:
+  using F = typename V::F;
+  static constexpr int kRows = V::kAttentionRows;
+  static constexpr int kVecs = V::kAttentionVecs;
+  static constexpr float kNone = -__builtin_inff();
+
+  std::int64_t position_of(int row) const { return unit_.position + row / unit_.heads; }
+  std::int64_t first_visible(std::int64_t position) const {
+    return unit_.window == 0 || position < unit_.window ? 0 : position - unit_.window + 1;
+  }
+  bool sees_span(int row, std::int64_t span) const {
+    const std::int64_t position = position_of(row);
+    return span * kSpanKeys <= position && first_visible(position) < (span + 1) * kSpanKeys;
+  }
+
+  void load_queries() {
+    for (int row = 0; row < rows_; ++row) {
+      const float* from = unit_.q + row / unit_.heads * unit_.q_token_stride + row % unit_.heads * unit_.q_head_stride;
+      for (int i = 0; i < width_; i += V::kLanes) V::store(queries_ + row * width_ + i, V::load(from + i));
+    }
+  }
+
+  void start_rows(float* numbers, float* max, float* sum) {
+    for (int i = 0; i < rows_ * value_width_; i += V::kLanes) V::store(numbers + i, V::zero());
+    for (int row = 0; row < rows_; ++row) max[row] = kNone;
+    const int lanes = numbers == numbers_ ? V::kLanes : 1;
+    for (int i = 0; i < rows_ * lanes; ++i) sum[i] = 0.0f;
+  }
+
+  // Rows that see no key of the tile skip it. low_ and high_: the keys of the tile that a row sees, [low, high).
+  void run_tile(std::int64_t start) {
+    const std::int64_t last = position_of(rows_ - 1);
+    const std::int64_t oldest = first_visible(unit_.position);
+    if (start > last || oldest >= start + kTileKeys) return;
+    const std::int64_t begin = oldest > start ? oldest - start : 0;
+    const std::int64_t end = last - start + 1 < kTileKeys ? last - start + 1 : kTileKeys;
+    tile_.load(start, static_cast<int>(begin) / kBlockKeys * kBlockKeys, static_cast<int>(end));
+
+    int first = rows_;
+    int past = 0;
+    for (int row = 0; row < rows_; ++row) {
+      const std::int64_t position = position_of(row);
+      const std::int64_t low = first_visible(position) - start;
+      low_[row] = low > 0 ? static_cast<int>(low) : 0;
+      high_[row] = position - start + 1 < kTileKeys ? static_cast<int>(position - start + 1) : kTileKeys;
+      if (low_[row] >= high_[row]) continue;
+      first = row < first ? row : first;
+      past = row + 1;
+    }
+    if (first >= past) return;
+    for (int row = first; row < past;) row += scores(row, past - row);
+    for (int row = first; row < past; ++row) softmax(row);
+    for (int row = first; row < past;) row += weigh(row, rows_alike(row, past - row));
+  }
+
+  // How many of the next rows see the same keys: only those go through weigh() together, so that a key which a row does
+  // not see is not even multiplied by zero (it may be infinite or NaN).
+  int rows_alike(int row, int left) const {
+    int count = 1;
+    while (count < left && low_[row + count] == low_[row] && high_[row + count] == high_[row]) ++count;
+    return count;
+  }
+
+  int scores(int row, int left) {
+    switch (left < kRows ? left : kRows) {
+      case 1:
+        return scores_block<1>(row);
+      case 2:
+        return scores_block<2>(row);
+      case 3:
+        return scores_block<3>(row);
+      case 4:
+        return scores_block<4>(row);
+      case 5:
+        return scores_block<5>(row);
+      default:
+        return scores_block<6>(row);
+    }
+  }
+
+  template <int kCount>
+  int scores_block(int row) {
+    const float* q = queries_ + row * width_;
+    for (int begin = 0; begin < kTileKeys; begin += kVecs * V::kLanes) {
+      F sums[kCount][kVecs];
+#pragma GCC unroll 8
+      for (int r = 0; r < kCount; ++r)
+#pragma GCC unroll 8
+        for (int v = 0; v < kVecs; ++v) sums[r][v] = V::zero();
+      const float* keys = tile_.keys() + begin;
+      for (int d = 0; d < width_; ++d, keys += kTileKeys) {
+        F k[kVecs];
+#pragma GCC unroll 8
+        for (int v = 0; v < kVecs; ++v) k[v] = V::load(keys + v * V::kLanes);
+#pragma GCC unroll 8
+        for (int r = 0; r < kCount; ++r) {
+          F one = V::all(q[r * width_ + d]);
+          V::hold(one);
+#pragma GCC unroll 8
+          for (int v = 0; v < kVecs; ++v) sums[r][v] = V::fma(one, k[v], sums[r][v]);
+        }
+      }
+#pragma GCC unroll 8
+      for (int r = 0; r < kCount; ++r)
+#pragma GCC unroll 8
+        for (int v = 0; v < kVecs; ++v) V::store(scores_ + (row + r) * kTileKeys + begin + v * V::kLanes, sums[r][v]);
+    }
+    return kCount;
+  }
+
+  // Scores of a row become probabilities relative to its running maximum; what was summed before shrinks with it.
+  void softmax(int row) {
+    const int low = low_[row];
+    const int high = high_[row];
+    float* s = scores_ + row * kTileKeys;
+    const bool scaled_keys = unit_.key.scale_offset >= 0;
+    const F scale = V::all(unit_.scale * unit_.key.scale * tile_.factor_of(unit_.key.kind));
+    F most = V::all(kNone);
+    for (int i = 0; i < kTileKeys; i += V::kLanes) {
+      F x = V::mul(V::load(s + i), scale);
+      if (scaled_keys) x = V::mul(x, V::load(tile_.key_scales() + i));
+      if (unit_.soft_cap > 0) x = capped(x);
+      if (i < low || i + V::kLanes > high) x = V::select_range(i, low, high, x, V::all(kNone));
+      V::store(s + i, x);
+      most = V::max(most, x);
+    }
+    const float tile_max = V::max_lane(most);
+    if (tile_max > max_[row]) {
+      shrink(row, tile_max);
+      max_[row] = tile_max;
+    }
+    const F max = V::all(max_[row]);
+    F sum = V::load(sum_ + row * V::kLanes);
+    for (int i = 0; i < kTileKeys; i += V::kLanes) {
+      F p = V::exp(V::sub(V::load(s + i), max));
+      sum = V::add(sum, p);
+      if (unit_.value.scale_offset >= 0) p = V::mul(p, V::load(tile_.value_scales() + i));
+      V::store(s + i, p);
+    }
+    V::store(sum_ + row * V::kLanes, sum);
+  }
+
+  F capped(F x) const {  // cap tanh(x / cap), tanh(y) = 1 - 2 / (e^2y + 1)
+    const F e = V::exp(V::mul(x, V::all(2.0f / unit_.soft_cap)));
+    const F tanh = V::sub(V::all(1.0f), V::div(V::all(2.0f), V::add(e, V::all(1.0f))));
+    return V::mul(V::all(unit_.soft_cap), tanh);
+  }
+
+  void shrink(int row, float max) {
+    if (max_[row] == kNone) return;  // nothing was summed
+    const F factor = V::exp(V::all(max_[row] - max));
+    V::store(sum_ + row * V::kLanes, V::mul(factor, V::load(sum_ + row * V::kLanes)));
+    float* numbers = numbers_ + row * value_width_;
+    for (int i = 0; i < value_width_; i += V::kLanes) V::store(numbers + i, V::mul(factor, V::load(numbers + i)));
+  }
+
+  int weigh(int row, int left) {
+    switch (left < kRows ? left : kRows) {
+      case 1:
+        return weigh_rows<1>(row);
+      case 2:
+        return weigh_rows<2>(row);
+      case 3:
+        return weigh_rows<3>(row);
+      case 4:
+        return weigh_rows<4>(row);
+      case 5:
+        return weigh_rows<5>(row);
+      default:
+        return weigh_rows<6>(row);
+    }
+  }
+
+  template <int kCount>
+  int weigh_rows(int row) {
+    int begin = 0;
+    for (; begin + kVecs * V::kLanes <= value_width_; begin += kVecs * V::kLanes)
+      weigh_block<kCount, kVecs>(row, begin);
+    for (; begin < value_width_; begin += V::kLanes) weigh_block<kCount, 1>(row, begin);
+    return kCount;
+  }
+
+  template <int kCount, int kWide>
+  void weigh_block(int row, int begin) {
+    float* numbers = numbers_ + row * value_width_ + begin;
+    const float* p = scores_ + row * kTileKeys;
+    F sums[kCount][kWide];
+#pragma GCC unroll 8
+    for (int r = 0; r < kCount; ++r)
+#pragma GCC unroll 8
+      for (int v = 0; v < kWide; ++v) sums[r][v] = V::load(numbers + r * value_width_ + v * V::kLanes);
+    const int high = high_[row];
+    for (int t = low_[row]; t < high; ++t) {
+      const float* values = tile_.values() + t * value_width_ + begin;
+      F x[kWide];
+#pragma GCC unroll 8
+      for (int v = 0; v < kWide; ++v) x[v] = V::load(values + v * V::kLanes);
+#pragma GCC unroll 8
+      for (int r = 0; r < kCount; ++r) {
+        F one = V::all(p[r * kTileKeys + t]);
+        V::hold(one);
+#pragma GCC unroll 8
+        for (int v = 0; v < kWide; ++v) sums[r][v] = V::fma(one, x[v], sums[r][v]);
+      }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kCount; ++r)
+#pragma GCC unroll 8
+      for (int v = 0; v < kWide; ++v) V::store(numbers + r * value_width_ + v * V::kLanes, sums[r][v]);
+  }
+
+  void fold_span(std::int64_t span) {
+    for (int row = 0; row < rows_; ++row)
+      if (sees_span(row, span))
+        fold(row, max_[row], V::sum(V::load(sum_ + row * V::kLanes)), numbers_ + row * value_width_);
+  }
+
+  void fold(int row, float max, float sum, const float* numbers) {
+    const float before = total_max_[row];
+    const float after = max > before ? max : before;
+    const F old_factor = before == kNone ? V::zero() : V::exp(V::all(before - after));
+    const F new_factor = V::exp(V::all(max - after));
+    float sums[V::kLanes];
+    V::store(sums, V::fma(V::all(sum), new_factor, V::mul(V::all(total_sum_[row]), old_factor)));
+    total_sum_[row] = sums[0];
+    total_max_[row] = after;
+    float* total = total_ + row * value_width_;
+    for (int i = 0; i < value_width_; i += V::kLanes)
+      V::store(total + i, V::fma(V::load(numbers + i), new_factor, V::mul(V::load(total + i), old_factor)));
+  }
+
+  void leave_partial() {
+    float* to = unit_.partial;
+    for (int row = 0; row < rows_; ++row, to += value_width_ + 2) {
+      to[0] = max_[row];
+      to[1] = V::sum(V::load(sum_ + row * V::kLanes));
+      for (int i = 0; i < value_width_; i += V::kLanes)
+        V::store(to + 2 + i, V::load(numbers_ + row * value_width_ + i));
+    }
+  }
+
+  // The sink joins the sum, what belongs to all values leaves it: one factor for the row.
+  void store_row(int row) const {
+    const float before = total_max_[row];
+    float factors[V::kLanes];
+    F factor = V::all(unit_.value.scale * tile_.factor_of(unit_.value.kind) / total_sum_[row]);
+    if (unit_.sinks != nullptr) {
+      const float sink = unit_.sinks[row % unit_.heads];
+      const float after = sink > before ? sink : before;
+      const F shrunk = V::exp(V::all(before - after));
+      const F sum = V::fma(V::all(total_sum_[row]), shrunk, V::exp(V::all(sink - after)));
+      factor = V::div(V::mul(shrunk, V::all(unit_.value.scale * tile_.factor_of(unit_.value.kind))), sum);
+    }
+    V::store(factors, factor);
+    const std::int64_t offset = row / unit_.heads * unit_.out_token_stride + row % unit_.heads * unit_.out_head_stride;
+    for (int i = 0; i < value_width_; i += V::kLanes) {
+      const F x = V::mul(V::load(total_ + row * value_width_ + i), V::all(factors[0]));
+      if (unit_.out_is_bf16)
+        V::to_bf16(static_cast<std::uint16_t*>(unit_.out) + offset + i, x);
+      else
+        V::store(static_cast<float*>(unit_.out) + offset + i, x);
+    }
+  }
+
+  const AttentionUnit& unit_;
+  CacheTile<V> tile_;
+  const int rows_;
+  const int width_;
+  const int value_width_;
+  int low_[kUnitRows];
+  int high_[kUnitRows];
+  float max_[kUnitRows];
+  float total_max_[kUnitRows];
+  float total_sum_[kUnitRows];
+  alignas(64) float sum_[kUnitRows * V::kLanes];     // by lane
+  alignas(64) float queries_[kUnitNumbers];          // [rows, width]
+  alignas(64) float scores_[kUnitRows * kTileKeys];  // then probabilities
+  alignas(64) float numbers_[kUnitNumbers];          // [rows, value_width] of the span
+  alignas(64) float total_[kUnitNumbers];            // of the spans folded so far
+};
+
+template <class V>
+void run_attention_unit(const AttentionUnit& unit) {
+  AttentionKernel<V>(unit).run();
+}
+
+template <class V>
+void run_merge_attention(const AttentionUnit& unit) {
+  AttentionKernel<V>(unit).merge();
+}
+
+}  // namespace octavo::cpu

@@ -1,0 +1,69 @@
+#include "cpu/attention_units.h"
+
+#include <algorithm>
+
+#include "cpu/attention_tile.h"
+
+namespace octavo::cpu {
+
+namespace {
+
+constexpr std::int32_t kMaxSplitRows =
+    32;  // rows (tokens x heads): with more, partial results cost more than they help
+
+std::int64_t cost(const PlannedUnit& unit) { return unit.tokens * unit.heads * (unit.last_span - unit.first_span + 1); }
+
+}  // namespace
+
+void AttentionUnits::make(const PlanAttentionArgs& args) {
+  const AttentionShape& shape = args.shape;
+  const auto* query_start = args.batch.query_start.data<std::int32_t>();
+  const auto* context = args.batch.context.data<std::int32_t>();
+  const std::int32_t kv_heads = shape.format.segments[0].heads;
+  const std::int32_t group = shape.q_heads / kv_heads;
+  const std::int32_t width = std::max(shape.format.segments[0].width, shape.format.segments[1].width);
+  const std::int32_t max_rows = std::clamp(kUnitNumbers / width, 1, kUnitRows);
+  const std::int32_t heads = std::min(group, max_rows);
+  const std::int32_t tokens = max_rows / heads;
+  units_.clear();
+  merges_.clear();
+  partial_rows_ = 0;
+  for (std::int32_t seq = 0; seq < args.batch.num_seqs; ++seq)
+    for (std::int32_t row = query_start[seq]; row < query_start[seq + 1]; row += tokens) {
+      PlannedUnit block;
+      block.seq = seq;
+      block.first_row = row;
+      block.tokens = std::min(tokens, query_start[seq + 1] - row);
+      block.position = context[seq] - (query_start[seq + 1] - row);
+      const std::int64_t oldest = shape.window == 0 ? 0 : std::max<std::int64_t>(0, block.position - shape.window + 1);
+      block.first_span = oldest / kSpanKeys;
+      block.last_span = (block.position + block.tokens - 1) / kSpanKeys;
+      for (block.kv_head = 0; block.kv_head < kv_heads; ++block.kv_head)
+        for (std::int32_t head = 0; head < group; head += heads) {
+          block.first_head = block.kv_head * group + head;
+          block.heads = std::min(heads, group - head);
+          add(block);
+        }
+    }
+  std::stable_sort(units_.begin(), units_.end(),
+                   [](const PlannedUnit& a, const PlannedUnit& b) { return cost(a) > cost(b); });
+}
+
+void AttentionUnits::add(PlannedUnit block) {
+  const std::int64_t rows = std::int64_t{block.tokens} * block.heads;
+  if (block.first_span == block.last_span || rows > kMaxSplitRows) {
+    units_.push_back(block);
+    return;
+  }
+  block.partial = partial_rows_;
+  merges_.push_back(block);
+  const std::int64_t last = block.last_span;
+  for (std::int64_t span = block.first_span; span <= last; ++span) {
+    block.first_span = block.last_span = span;
+    block.partial = partial_rows_;
+    units_.push_back(block);
+    partial_rows_ += rows;
+  }
+}
+
+}  // namespace octavo::cpu

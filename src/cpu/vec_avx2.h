@@ -1,0 +1,150 @@
+// Vec of AVX2 with FMA and F16C: eight floats at a time. The twin of vec_avx512.h; see there. For *_avx2.cc only.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace octavo::cpu::avx2 {
+
+struct Vec {
+  using F = __m256;
+  static constexpr int kLanes = 8;
+  // The register tiles that fit 16 registers.
+  static constexpr int kLinearRows = 3;
+  static constexpr int kLinearOuts = 4;
+  static constexpr int kAttentionRows = 6;
+  static constexpr int kAttentionVecs = 2;
+
+  static void hold(F& x) { asm("" : "+x"(x)); }
+
+  static F zero() { return _mm256_setzero_ps(); }
+  static F all(float x) { return _mm256_set1_ps(x); }
+  static F load(const float* p) { return _mm256_loadu_ps(p); }
+  static void store(float* p, F x) { _mm256_storeu_ps(p, x); }
+  static F add(F a, F b) { return _mm256_add_ps(a, b); }
+  static F sub(F a, F b) { return _mm256_sub_ps(a, b); }
+  static F mul(F a, F b) { return _mm256_mul_ps(a, b); }
+  static F div(F a, F b) { return _mm256_div_ps(a, b); }
+  static F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
+  static F max(F a, F b) { return _mm256_max_ps(a, b); }
+  static F min(F a, F b) { return _mm256_min_ps(a, b); }
+
+  static F from_bf16(const std::uint16_t* p) {
+    const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+  }
+  static F from_f16(const std::uint16_t* p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+  static F from_i8(const std::uint8_t* p) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+  }
+  static void to_bf16(std::uint16_t* p, F x) {
+    const __m256i bits = _mm256_castps_si256(x);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i even = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF)));
+    const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+    const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    const __m256i upper = _mm256_srli_epi32(_mm256_blendv_epi8(even, quiet, nan), 16);
+    const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(upper, upper), 0x08);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_castsi256_si128(packed));
+  }
+
+  static void nibbles(const std::uint8_t* q, float d, float m, F* out) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(q));
+    const __m128i low = _mm_and_si128(bytes, _mm_set1_epi8(15));
+    const __m128i high = _mm_and_si128(_mm_srli_epi16(bytes, 4), _mm_set1_epi8(15));
+    const F step = _mm256_set1_ps(d);
+    const F base = _mm256_set1_ps(m);
+    out[0] = fma(_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(low)), step, base);
+    out[1] = fma(_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(low, 8))), step, base);
+    out[2] = fma(_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(high)), step, base);
+    out[3] = fma(_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(high, 8))), step, base);
+  }
+
+  static __m256i sixteen_e4m3(const std::uint8_t* p) {
+    const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    return _mm256_and_si256(_mm256_slli_epi16(wide, 7), _mm256_set1_epi16(static_cast<short>(0xBF80)));
+  }
+  static void e4m3_as_f16(const std::uint8_t* p, std::uint16_t* out) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), sixteen_e4m3(p));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 16), sixteen_e4m3(p + 16));
+  }
+  static void e4m3(const std::uint8_t* p, F* out) {
+    for (int i = 0; i < 2; ++i) {
+      const __m256i half = sixteen_e4m3(p + 16 * i);
+      out[2 * i] = _mm256_cvtph_ps(_mm256_castsi256_si128(half));
+      out[2 * i + 1] = _mm256_cvtph_ps(_mm256_extracti128_si256(half, 1));
+    }
+  }
+  static bool any_e4m3_nan(const std::uint8_t* p) {
+    const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    const __m256i magnitudes = _mm256_or_si256(codes, _mm256_set1_epi8(-128));
+    return _mm256_movemask_epi8(_mm256_cmpeq_epi8(magnitudes, _mm256_set1_epi8(-1))) != 0;
+  }
+  static F with_e4m3_nan(const std::uint8_t* p, F x) {
+    const __m128i codes = _mm_or_si128(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)), _mm_set1_epi8(-128));
+    const __m128i nan = _mm_cmpeq_epi8(codes, _mm_set1_epi8(-1));
+    return _mm256_blendv_ps(x, all(__builtin_nanf("")), _mm256_castsi256_ps(_mm256_cvtepi8_epi32(nan)));
+  }
+  static void e5m2_as_f16(const std::uint8_t* p, std::uint16_t* out) {
+    for (int i = 0; i < 32; i += 16) {
+      const __m256i wide = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + i)));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i), _mm256_slli_epi16(wide, 8));
+    }
+  }
+
+  static void two_f16(const std::uint8_t* p, float* out) {
+    _mm_storel_pi(reinterpret_cast<__m64*>(out), _mm_cvtph_ps(_mm_loadu_si32(p)));
+  }
+
+  // Lanes i and i + 4, then 2, 1 apart.
+  static void four_sums(F a, F b, F c, F d, float* out) {
+    const F ab = add(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
+    const F cd = add(_mm256_permute2f128_ps(c, d, 0x20), _mm256_permute2f128_ps(c, d, 0x31));
+    const F acbd = add(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xEE));  // (a, a, c, c), (b, b, d, d)
+    const F sums = add(acbd, _mm256_permute_ps(acbd, 0xB1));
+    const __m128 ac = _mm256_castps256_ps128(sums);
+    const __m128 bd = _mm256_extractf128_ps(sums, 1);
+    const __m128 mixed = _mm_shuffle_ps(ac, bd, 0x88);  // a, c, b, d
+    _mm_storeu_ps(out, _mm_shuffle_ps(mixed, mixed, 0xD8));
+  }
+  static float sum(F x) {
+    float sums[4];
+    four_sums(x, x, x, x, sums);
+    return sums[0];
+  }
+  static float max_lane(F x) {
+    const __m128 four = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
+  }
+
+  static F select_range(int begin, int low, int high, F x, F y) {
+    const __m256i index = _mm256_add_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(begin));
+    const __m256i from_low = _mm256_cmpgt_epi32(index, _mm256_set1_epi32(low - 1));
+    const __m256i below_high = _mm256_cmpgt_epi32(_mm256_set1_epi32(high), index);
+    return _mm256_blendv_ps(y, x, _mm256_castsi256_ps(_mm256_and_si256(from_low, below_high)));
+  }
+
+  static F power_of_two(__m256i n) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
+  }
+  static F exp(F x) {
+    x = _mm256_max_ps(all(-170.0f), x);
+    x = _mm256_min_ps(all(170.0f), x);  // halves of n must stay within the exponents
+    const F n = _mm256_round_ps(mul(x, all(1.44269504f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    const F f = fma(n, all(-1.42860677e-6f), fma(n, all(-0.693145752f), x));
+    F tail = fma(all(0.0013926250f), f, all(0.0083632329f));
+    tail = fma(tail, f, all(0.041666552f));
+    tail = fma(tail, f, all(0.16666576f));
+    tail = fma(tail, f, all(0.5f));
+    const F y = add(fma(tail, mul(f, f), f), all(1.0f));
+    const __m256i whole = _mm256_cvtps_epi32(n);
+    const __m256i half = _mm256_srai_epi32(whole, 1);
+    return mul(mul(y, power_of_two(half)), power_of_two(_mm256_sub_epi32(whole, half)));
+  }
+};
+
+}  // namespace octavo::cpu::avx2

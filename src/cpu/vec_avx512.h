@@ -1,0 +1,142 @@
+// Vec of AVX-512: sixteen floats at a time, and the conversions that kernels need. For files named *_avx512.cc only.
+//
+// Kernels are templates over a Vec, so each instruction set gets functions of its own name: nothing here or in a
+// *_kernel.h may be shared with an ordinary file, nor may these files use inline functions of other headers.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace octavo::cpu::avx512 {
+
+struct Vec {
+  using F = __m512;
+  static constexpr int kLanes = 16;
+  // The register tiles that fit 32 registers: x rows by weight rows, query rows by vectors of keys.
+  static constexpr int kLinearRows = 3;
+  static constexpr int kLinearOuts = 8;
+  static constexpr int kAttentionRows = 6;
+  static constexpr int kAttentionVecs = 4;
+
+  // Holds x in a register: g++ would rather read it from memory at each use.
+  static void hold(F& x) { asm("" : "+v"(x)); }
+
+  static F zero() { return _mm512_setzero_ps(); }
+  static F all(float x) { return _mm512_set1_ps(x); }
+  static F load(const float* p) { return _mm512_loadu_ps(p); }
+  static void store(float* p, F x) { _mm512_storeu_ps(p, x); }
+  static F add(F a, F b) { return _mm512_add_ps(a, b); }
+  static F sub(F a, F b) { return _mm512_sub_ps(a, b); }
+  static F mul(F a, F b) { return _mm512_mul_ps(a, b); }
+  static F div(F a, F b) { return _mm512_div_ps(a, b); }
+  static F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
+  static F max(F a, F b) { return _mm512_max_ps(a, b); }  // b where either is NaN
+  static F min(F a, F b) { return _mm512_min_ps(a, b); }  // b where either is NaN
+
+  static F from_bf16(const std::uint16_t* p) {
+    const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+  }
+  static F from_f16(const std::uint16_t* p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  static F from_i8(const std::uint8_t* p) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+  }
+  // Nearest even; NaN stays NaN.
+  static void to_bf16(std::uint16_t* p, F x) {
+    const __m512i bits = _mm512_castps_si512(x);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)));
+    const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+    rounded = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
+  }
+
+  // 32 numbers of a block of nibbles, d q + m: the sixteen possible values are computed once and looked up.
+  static void nibbles(const std::uint8_t* q, float d, float m, F* out) {
+    const F steps = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const F table = _mm512_fmadd_ps(steps, _mm512_set1_ps(d), _mm512_set1_ps(m));
+    const __m512i codes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(q)));
+    out[0] = _mm512_permutexvar_ps(codes, table);  // reads the lowest four bits
+    out[1] = _mm512_permutexvar_ps(_mm512_srli_epi32(codes, 4), table);
+  }
+
+  // 32 codes of e4m3 as f16, 2^8 too small: exponent and mantissa shifted into their places. A NaN code comes out as
+  // the finite 480 / 256: any_e4m3_nan() tells, with_e4m3_nan() mends.
+  static void e4m3_as_f16(const std::uint8_t* p, std::uint16_t* out) {
+    const __m512i wide = _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+    const __m512i half = _mm512_and_si512(_mm512_slli_epi16(wide, 7), _mm512_set1_epi16(static_cast<short>(0xBF80)));
+    _mm512_storeu_si512(out, half);
+  }
+  static void e4m3(const std::uint8_t* p, F* out) {
+    const __m512i wide = _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+    const __m512i half = _mm512_and_si512(_mm512_slli_epi16(wide, 7), _mm512_set1_epi16(static_cast<short>(0xBF80)));
+    out[0] = _mm512_cvtph_ps(_mm512_castsi512_si256(half));
+    out[1] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(half, 1));
+  }
+  // Whether one of 32 codes is NaN, of either sign.
+  static bool any_e4m3_nan(const std::uint8_t* p) {
+    const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    const __m256i all_ones = _mm256_set1_epi8(-1);
+    return _mm256_cmpeq_epi8_mask(_mm256_or_si256(codes, _mm256_set1_epi8(-128)), all_ones) != 0;
+  }
+  // x with NaN where the code at p is NaN.
+  static F with_e4m3_nan(const std::uint8_t* p, F x) {
+    const __m128i codes = _mm_or_si128(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)), _mm_set1_epi8(-128));
+    return _mm512_mask_blend_ps(_mm_cmpeq_epi8_mask(codes, _mm_set1_epi8(-1)), x, all(__builtin_nanf("")));
+  }
+  // 32 codes of e5m2 as f16: the upper byte.
+  static void e5m2_as_f16(const std::uint8_t* p, std::uint16_t* out) {
+    const __m512i wide = _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+    _mm512_storeu_si512(out, _mm512_slli_epi16(wide, 8));
+  }
+
+  // Two f16 at p as floats.
+  static void two_f16(const std::uint8_t* p, float* out) {
+    _mm_storel_pi(reinterpret_cast<__m64*>(out), _mm_cvtph_ps(_mm_loadu_si32(p)));
+  }
+
+  // The sums over each of four vectors, every one in the same tree: lanes i and i + 8, then 4, 2, 1 apart.
+  static void four_sums(F a, F b, F c, F d, float* out) {
+    const F ab = add(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xEE));
+    const F cd = add(_mm512_shuffle_f32x4(c, d, 0x44), _mm512_shuffle_f32x4(c, d, 0xEE));
+    const F abcd = add(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xDD));
+    const F pairs = add(abcd, _mm512_permute_ps(abcd, 0x4E));
+    const F sums = add(pairs, _mm512_permute_ps(pairs, 0xB1));
+    const __m512i lanes = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    _mm_storeu_ps(out, _mm512_castps512_ps128(_mm512_permutexvar_ps(lanes, sums)));
+  }
+  static float sum(F x) {
+    float sums[4];
+    four_sums(x, x, x, x, sums);
+    return sums[0];
+  }
+  static float max_lane(F x) { return _mm512_reduce_max_ps(x); }
+
+  // Lanes whose index + begin lies in [low, high) keep x, the others take y.
+  static F select_range(int begin, int low, int high, F x, F y) {
+    const __m512i index = _mm512_add_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
+                                           _mm512_set1_epi32(begin));
+    const __mmask16 inside = _mm512_cmpge_epi32_mask(index, _mm512_set1_epi32(low)) &
+                             _mm512_cmplt_epi32_mask(index, _mm512_set1_epi32(high));
+    return _mm512_mask_blend_ps(inside, y, x);
+  }
+
+  // e^x within 1.5 units of the last place; 0 below -104, infinity above 88.7, NaN for NaN.
+  static F exp(F x) {
+    x = _mm512_max_ps(all(-200.0f), x);
+    x = _mm512_min_ps(all(200.0f), x);
+    const F n = _mm512_roundscale_ps(mul(x, all(1.44269504f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    const F f = fma(n, all(-1.42860677e-6f), fma(n, all(-0.693145752f), x));
+    F tail = fma(all(0.0013926250f), f, all(0.0083632329f));
+    tail = fma(tail, f, all(0.041666552f));
+    tail = fma(tail, f, all(0.16666576f));
+    tail = fma(tail, f, all(0.5f));
+    const F y = add(fma(tail, mul(f, f), f), all(1.0f));
+    return _mm512_scalef_ps(y, n);
+  }
+};
+
+}  // namespace octavo::cpu::avx512
