@@ -2,11 +2,11 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
 #include "base/strings.h"
-#include "cpu/memory.h"
 
 namespace octavo::cpu {
 
@@ -29,7 +29,7 @@ std::size_t round_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1
 }  // namespace
 
 MemoryInfo CpuDevice::memory() const {
-  MemoryInfo info = read_memory();
+  MemoryInfo info = machine_();
   const std::size_t allocated = allocated_->load();
   const std::size_t resident = resident_bytes();
   const std::size_t untouched = allocated > resident ? allocated - resident : 0;

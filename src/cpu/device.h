@@ -5,16 +5,21 @@
 
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 
+#include "cpu/memory.h"
 #include "tensor/device.h"
 
 namespace octavo::cpu {
 
 class CpuDevice final : public Device {
  public:
-  explicit CpuDevice(std::string description) : description_(std::move(description)) {}
+  // `machine` says what is left at the moment; tests put their own in its place.
+  explicit CpuDevice(
+      std::string description, std::function<MemoryInfo()> machine = [] { return read_memory(); })
+      : description_(std::move(description)), machine_(std::move(machine)) {}
 
   std::string describe() const override { return description_; }
   MemoryInfo memory() const override;
@@ -30,6 +35,7 @@ class CpuDevice final : public Device {
 
  private:
   std::string description_;
+  std::function<MemoryInfo()> machine_;
   // Shared with the buffers, which may outlive the device.
   std::shared_ptr<std::atomic<std::size_t>> allocated_ = std::make_shared<std::atomic<std::size_t>>(0);
 };

@@ -5,6 +5,7 @@
 // walks the kept tokens by id. If every token is banned, the bans are void: the best token of the unchanged logits is
 // taken.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -30,16 +31,11 @@ std::int32_t argmax(const float* logits, std::int64_t vocab) {
 }
 
 struct Candidate {
-  float p = 0.0f;  // relative to the best token's
+  float logit = 0.0f;  // the order: two of them may be too close for p to tell apart
+  float p = 0.0f;      // relative to the best token's
   std::int32_t id = 0;
 };
-bool better(const Candidate& a, const Candidate& b) { return a.p != b.p ? a.p > b.p : a.id < b.id; }
-
-double mass(std::vector<Candidate>::const_iterator begin, std::vector<Candidate>::const_iterator end) {
-  double sum = 0.0;
-  for (; begin != end; ++begin) sum += begin->p;
-  return sum;
-}
+bool better(const Candidate& a, const Candidate& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; }
 
 void adjust(const SampleArgs& args, const SampleRow& row, float* logits) {
   const std::int64_t vocab = args.logits.size(1);
@@ -66,24 +62,38 @@ std::vector<Candidate> candidates_of(const SampleRow& row, const float* logits, 
   for (std::int64_t i = 0; i < vocab; ++i) {
     if (!(logits[i] > kBanned)) continue;
     const float p = logits[i] == max ? 1.0f : std::exp((logits[i] - max) * inverse);
-    if (p > 0.0f && p >= row.min_p) candidates.push_back({p, static_cast<std::int32_t>(i)});
+    if (p > 0.0f && p >= row.min_p) candidates.push_back({logits[i], p, static_cast<std::int32_t>(i)});
   }
   return candidates;
 }
 
-void keep_top_k(std::vector<Candidate>& candidates, std::int32_t k) {
-  if (k <= 0 || static_cast<std::size_t>(k) >= candidates.size()) return;
-  std::nth_element(candidates.begin(), candidates.begin() + k, candidates.end(), better);
-  candidates.resize(static_cast<std::size_t>(k));
+// Drops what is worse than `last`; the order by id stays.
+void keep_up_to(std::vector<Candidate>& candidates, Candidate last) {
+  std::erase_if(candidates, [&](const Candidate& candidate) { return better(last, candidate); });
 }
 
-// Halves the range in which the last kept token lies: linear time however flat the distribution is.
-void keep_top_p(std::vector<Candidate>& candidates, float top_p) {
-  if (top_p >= 1.0f) return;
-  const double target = top_p * mass(candidates.begin(), candidates.end());
-  auto begin = candidates.begin();  // everything before is kept, with `sum`
-  auto end = candidates.end();      // everything from here on is not needed
+void keep_top_k(std::vector<Candidate>& candidates, std::int32_t k) {
+  if (k <= 0 || static_cast<std::size_t>(k) >= candidates.size()) return;
+  std::vector<Candidate> ordered = candidates;
+  std::nth_element(ordered.begin(), ordered.begin() + (k - 1), ordered.end(), better);
+  keep_up_to(candidates, ordered[static_cast<std::size_t>(k - 1)]);
+}
+
+double mass(std::vector<Candidate>::const_iterator begin, std::vector<Candidate>::const_iterator end) {
   double sum = 0.0;
+  for (; begin != end; ++begin) sum += begin->p;
+  return sum;
+}
+
+// Classes of magnitude, sixteen between a power of two and the next.
+constexpr int kClassShift = 19;
+std::size_t class_of(float p) { return std::bit_cast<std::uint32_t>(p) >> kClassShift; }
+constexpr std::size_t kNumClasses = (std::bit_cast<std::uint32_t>(1.0f) >> kClassShift) + 1;
+
+// The candidate of `edge` with which the sum reaches the target. Halves the range in which it lies.
+Candidate last_within(std::vector<Candidate>& edge, double sum, double target) {
+  auto begin = edge.begin();
+  auto end = edge.end();
   while (end - begin > 1) {
     const auto middle = begin + (end - begin) / 2;
     std::nth_element(begin, middle, end, better);
@@ -95,12 +105,27 @@ void keep_top_p(std::vector<Candidate>& candidates, float top_p) {
       begin = middle;
     }
   }
-  candidates.erase(end, candidates.end());
+  return *begin;
 }
 
-std::int32_t draw(const SampleRow& row, std::vector<Candidate>& candidates, bool unordered) {
-  if (unordered)
-    std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
+// Linear time however flat the distribution is: only the class in which the share is reached is looked at closely.
+void keep_top_p(std::vector<Candidate>& candidates, float top_p) {
+  if (top_p >= 1.0f) return;
+  std::vector<double> masses(kNumClasses, 0.0);
+  for (const Candidate& candidate : candidates) masses[class_of(candidate.p)] += candidate.p;
+  double target = 0.0;
+  for (const double part : masses) target += part;
+  target *= top_p;
+  std::size_t reached = kNumClasses - 1;  // the best token, with p = 1, lies here
+  double sum = 0.0;
+  while (reached > 0 && sum + masses[reached] < target) sum += masses[reached--];
+  std::vector<Candidate> edge;
+  for (const Candidate& candidate : candidates)
+    if (class_of(candidate.p) == reached) edge.push_back(candidate);
+  if (!edge.empty()) keep_up_to(candidates, last_within(edge, sum, target));
+}
+
+std::int32_t draw(const SampleRow& row, const std::vector<Candidate>& candidates) {
   const double target = uniform_from(row.seed, row.position) * mass(candidates.begin(), candidates.end());
   double sum = 0.0;
   for (const Candidate& candidate : candidates)
@@ -121,10 +146,9 @@ std::int32_t sample_row(const SampleArgs& args, const SampleRow& row, const floa
   if (!(logits[best] > kBanned)) return argmax(unchanged, vocab);
   if (row.temperature <= 0.0f) return best;
   std::vector<Candidate> candidates = candidates_of(row, logits, vocab, logits[best]);
-  const bool cut = (row.top_k > 0 && static_cast<std::size_t>(row.top_k) < candidates.size()) || row.top_p < 1.0f;
   keep_top_k(candidates, row.top_k);
   keep_top_p(candidates, row.top_p);
-  return candidates.size() == 1 ? candidates[0].id : draw(row, candidates, cut);
+  return draw(row, candidates);
 }
 
 }  // namespace
