@@ -67,37 +67,24 @@ std::vector<Candidate> candidates_of(const SampleRow& row, const float* logits, 
   return candidates;
 }
 
-// Drops what is worse than `last`; the order by id stays.
-void keep_up_to(std::vector<Candidate>& candidates, Candidate last) {
-  std::erase_if(candidates, [&](const Candidate& candidate) { return better(last, candidate); });
-}
-
-void keep_top_k(std::vector<Candidate>& candidates, std::int32_t k) {
-  if (k <= 0 || static_cast<std::size_t>(k) >= candidates.size()) return;
-  std::vector<Candidate> ordered = candidates;
-  std::nth_element(ordered.begin(), ordered.begin() + (k - 1), ordered.end(), better);
-  keep_up_to(candidates, ordered[static_cast<std::size_t>(k - 1)]);
-}
-
-double mass(std::vector<Candidate>::const_iterator begin, std::vector<Candidate>::const_iterator end) {
-  double sum = 0.0;
-  for (; begin != end; ++begin) sum += begin->p;
-  return sum;
-}
-
 // Classes of magnitude, sixteen between a power of two and the next.
 constexpr int kClassShift = 19;
 std::size_t class_of(float p) { return std::bit_cast<std::uint32_t>(p) >> kClassShift; }
 constexpr std::size_t kNumClasses = (std::bit_cast<std::uint32_t>(1.0f) >> kClassShift) + 1;
 
+// What a candidate adds to the share that is kept: itself for top-k, its probability for top-p.
+enum class Measure { count, probability };
+double weight_of(const Candidate& candidate, Measure measure) { return measure == Measure::count ? 1.0 : candidate.p; }
+
 // The candidate of `edge` with which the sum reaches the target. Halves the range in which it lies.
-Candidate last_within(std::vector<Candidate>& edge, double sum, double target) {
+Candidate last_within(std::vector<Candidate>& edge, double sum, double target, Measure measure) {
   auto begin = edge.begin();
   auto end = edge.end();
   while (end - begin > 1) {
     const auto middle = begin + (end - begin) / 2;
     std::nth_element(begin, middle, end, better);
-    const double half = mass(begin, middle);
+    double half = 0.0;
+    for (auto candidate = begin; candidate != middle; ++candidate) half += weight_of(*candidate, measure);
     if (sum + half >= target) {
       end = middle;
     } else {
@@ -108,25 +95,30 @@ Candidate last_within(std::vector<Candidate>& edge, double sum, double target) {
   return *begin;
 }
 
-// Linear time however flat the distribution is: only the class in which the share is reached is looked at closely.
-void keep_top_p(std::vector<Candidate>& candidates, float top_p) {
-  if (top_p >= 1.0f) return;
-  std::vector<double> masses(kNumClasses, 0.0);
-  for (const Candidate& candidate : candidates) masses[class_of(candidate.p)] += candidate.p;
-  double target = 0.0;
-  for (const double part : masses) target += part;
-  target *= top_p;
+// Keeps the best candidates until their sum reaches the target, in their order by id. Linear time however flat the
+// distribution is: only the class in which the target is reached is looked at closely.
+void keep_share(std::vector<Candidate>& candidates, double target, Measure measure) {
+  std::vector<double> sums(kNumClasses, 0.0);
+  for (const Candidate& candidate : candidates) sums[class_of(candidate.p)] += weight_of(candidate, measure);
   std::size_t reached = kNumClasses - 1;  // the best token, with p = 1, lies here
   double sum = 0.0;
-  while (reached > 0 && sum + masses[reached] < target) sum += masses[reached--];
+  while (reached > 0 && sum + sums[reached] < target) sum += sums[reached--];
   std::vector<Candidate> edge;
   for (const Candidate& candidate : candidates)
     if (class_of(candidate.p) == reached) edge.push_back(candidate);
-  if (!edge.empty()) keep_up_to(candidates, last_within(edge, sum, target));
+  if (edge.empty()) return;
+  const Candidate last = last_within(edge, sum, target, measure);
+  std::erase_if(candidates, [&](const Candidate& candidate) { return better(last, candidate); });
+}
+
+double mass(const std::vector<Candidate>& candidates) {
+  double sum = 0.0;
+  for (const Candidate& candidate : candidates) sum += candidate.p;
+  return sum;
 }
 
 std::int32_t draw(const SampleRow& row, const std::vector<Candidate>& candidates) {
-  const double target = uniform_from(row.seed, row.position) * mass(candidates.begin(), candidates.end());
+  const double target = uniform_from(row.seed, row.position) * mass(candidates);
   double sum = 0.0;
   for (const Candidate& candidate : candidates)
     if ((sum += candidate.p) > target) return candidate.id;
@@ -146,8 +138,8 @@ std::int32_t sample_row(const SampleArgs& args, const SampleRow& row, const floa
   if (!(logits[best] > kBanned)) return argmax(unchanged, vocab);
   if (row.temperature <= 0.0f) return best;
   std::vector<Candidate> candidates = candidates_of(row, logits, vocab, logits[best]);
-  keep_top_k(candidates, row.top_k);
-  keep_top_p(candidates, row.top_p);
+  if (row.top_k > 0) keep_share(candidates, row.top_k, Measure::count);
+  if (row.top_p < 1.0f) keep_share(candidates, row.top_p * mass(candidates), Measure::probability);
   return draw(row, candidates);
 }
 
