@@ -1,6 +1,7 @@
 #include "cpu/cache_rows.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 
@@ -42,6 +43,13 @@ void write_float8(KvElem elem, float scale, const float* row, int width, std::by
     const float x = row[i] / scale;
     to[i * step] = static_cast<std::byte>(encode8(elem, x));
     if (std::fabs(x) > max_value(elem)) ++counts.saturated;
+  }
+}
+
+void raise(float& shared, float value) {
+  std::atomic_ref<float> atomic(shared);
+  float seen = atomic.load(std::memory_order_relaxed);
+  while (value > seen && !atomic.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
   }
 }
 
@@ -111,6 +119,30 @@ void check_view(const KvView& view, const PageLayout& layout) {
           "int8 has a scale a token and head");
     check(!has_given_scale(segment) || view.scales[i] != nullptr, "a scale of the cache was not delivered");
   }
+}
+
+void add_counts(KvCounters& counters, const RowCounts& key, const RowCounts& value) {
+  std::atomic_ref(counters.saturated).fetch_add(key.saturated + value.saturated, std::memory_order_relaxed);
+  std::atomic_ref(counters.written).fetch_add(key.written + value.written, std::memory_order_relaxed);
+  raise(counters.key_amax, key.amax);
+  raise(counters.value_amax, value.amax);
+}
+
+void check_kv_write(const KvWriteArgs& args, const PageLayout& layout) {
+  check_view(args.kv, layout);
+  const std::int64_t tokens = args.q.size(0);
+  const Tensor& query = args.query.values;
+  check(query.dtype() == DType::f32 && query.size(0) == tokens && query.size(1) == args.q.size(1) &&
+            query.size(2) == args.q.size(2),
+        "queries do not have the shape that query_spec() says");
+  check(args.rope.inv_freq.empty() || args.positions.elements() == tokens, "rope needs one position a token");
+  if (args.k.empty()) return;
+  const KvFormat& format = args.kv.format;
+  check(args.k.size(0) == tokens && args.v.size(0) == tokens && args.slots.elements() == tokens,
+        "one k, v and slot a token");
+  check(args.k.size(1) == format.segments[0].heads && args.k.size(2) == format.segments[0].width &&
+            args.v.size(1) == format.segments[1].heads && args.v.size(2) == format.segments[1].width,
+        "k and v do not have the shape of the cache");
 }
 
 }  // namespace octavo::cpu

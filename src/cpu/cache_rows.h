@@ -5,6 +5,7 @@
 
 #include "cpu/page_layout.h"
 #include "kv/view.h"
+#include "ops/ops.h"
 
 namespace octavo::cpu {
 
@@ -25,5 +26,11 @@ void read_cache_row(const KvView& view, const PageLayout& layout, int segment, i
 
 // Our own mistakes: a view whose sizes, scales or pages do not fit its format.
 void check_view(const KvView& view, const PageLayout& layout);
+
+// Our own mistakes: rows, slots or queries whose shapes do not fit the cache.
+void check_kv_write(const KvWriteArgs& args, const PageLayout& layout);
+
+// Adds to a layer's counters, from any thread.
+void add_counts(KvCounters& counters, const RowCounts& key, const RowCounts& value);
 
 }  // namespace octavo::cpu

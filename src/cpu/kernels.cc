@@ -1,6 +1,7 @@
 #include "cpu/kernels.h"
 
 #include "cpu/plain.h"
+#include "cpu/row_verbs.h"
 #include "cpu/tiled_attention.h"
 #include "cpu/tiled_linear.h"
 
@@ -24,6 +25,10 @@ constexpr Kernels kAvx512 = [] {
   Kernels kernels = kPlain;
   kernels.linear = avx512::linear;
   kernels.attention = avx512::attention;
+  kernels.kv_write = avx512::kv_write;
+  kernels.rms_norm = avx512::rms_norm;
+  kernels.add_rms_norm = avx512::add_rms_norm;
+  kernels.gated_activation = avx512::gated_activation;
   return kernels;
 }();
 
@@ -31,6 +36,10 @@ constexpr Kernels kAvx2 = [] {
   Kernels kernels = kPlain;
   kernels.linear = avx2::linear;
   kernels.attention = avx2::attention;
+  kernels.kv_write = avx2::kv_write;
+  kernels.rms_norm = avx2::rms_norm;
+  kernels.add_rms_norm = avx2::add_rms_norm;
+  kernels.gated_activation = avx2::gated_activation;
   return kernels;
 }();
 

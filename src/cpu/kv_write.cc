@@ -1,6 +1,5 @@
 // kv_write: norm, rope and rotation in float32 without rounding in between, then the cache's own rounding, once.
 #include <algorithm>
-#include <atomic>
 #include <vector>
 
 #include "cpu/cache_rows.h"
@@ -13,20 +12,6 @@
 namespace octavo::cpu::plain {
 
 namespace {
-
-void raise(float& shared, float value) {
-  std::atomic_ref<float> atomic(shared);
-  float seen = atomic.load(std::memory_order_relaxed);
-  while (value > seen && !atomic.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
-  }
-}
-
-void add_to(KvCounters& counters, const RowCounts& key, const RowCounts& value) {
-  std::atomic_ref(counters.saturated).fetch_add(key.saturated + value.saturated, std::memory_order_relaxed);
-  std::atomic_ref(counters.written).fetch_add(key.written + value.written, std::memory_order_relaxed);
-  raise(counters.key_amax, key.amax);
-  raise(counters.value_amax, value.amax);
-}
 
 // The work on one token; its rows are prepared in `row_`, one after the other.
 class TokenWriter {
@@ -56,7 +41,7 @@ class TokenWriter {
       load(args_.v, head, args_.v_norm);
       write_cache_row(args_.kv, layout_, 1, head, slot, row_.data(), value);
     }
-    if (args_.kv.counters != nullptr && slot >= args_.kv.page_size) add_to(*args_.kv.counters, key, value);
+    if (args_.kv.counters != nullptr && slot >= args_.kv.page_size) add_counts(*args_.kv.counters, key, value);
   }
 
  private:
@@ -80,28 +65,11 @@ class TokenWriter {
   std::vector<float> row_;
 };
 
-void check_shapes(const KvWriteArgs& args, const PageLayout& layout) {
-  check_view(args.kv, layout);
-  const std::int64_t tokens = args.q.size(0);
-  const Tensor& query = args.query.values;
-  check(query.dtype() == DType::f32 && query.size(0) == tokens && query.size(1) == args.q.size(1) &&
-            query.size(2) == args.q.size(2),
-        "queries do not have the shape that query_spec() says");
-  check(args.rope.inv_freq.empty() || args.positions.elements() == tokens, "rope needs one position a token");
-  if (args.k.empty()) return;
-  const KvFormat& format = args.kv.format;
-  check(args.k.size(0) == tokens && args.v.size(0) == tokens && args.slots.elements() == tokens,
-        "one k, v and slot a token");
-  check(args.k.size(1) == format.segments[0].heads && args.k.size(2) == format.segments[0].width &&
-            args.v.size(1) == format.segments[1].heads && args.v.size(2) == format.segments[1].width,
-        "k and v do not have the shape of the cache");
-}
-
 }  // namespace
 
 void kv_write(ThreadPool& pool, const KvWriteArgs& args) {
   const PageLayout layout = page_layout(args.kv.format, args.kv.page_size);
-  check_shapes(args, layout);
+  check_kv_write(args, layout);
   const std::int32_t* slots = args.k.empty() ? nullptr : ints(args.slots);
   pool.run(args.q.size(0), [&](std::int64_t token) {
     TokenWriter writer(args, layout, token);

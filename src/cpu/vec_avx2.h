@@ -145,6 +145,69 @@ struct Vec {
     const __m256i half = _mm256_srai_epi32(whole, 1);
     return mul(mul(y, power_of_two(half)), power_of_two(_mm256_sub_epi32(whole, half)));
   }
+
+  using I = __m256i;
+  static I ints(int x) { return _mm256_set1_epi32(x); }
+  static I bits(F x) { return _mm256_castps_si256(x); }
+  static F floats(I x) { return _mm256_castsi256_ps(x); }
+  static I both(I a, I b) { return _mm256_and_si256(a, b); }
+  static I either(I a, I b) { return _mm256_or_si256(a, b); }
+  static I plus(I a, I b) { return _mm256_add_epi32(a, b); }
+  template <int kBits>
+  static I right(I x) {
+    return _mm256_srli_epi32(x, kBits);
+  }
+  template <int kBits>
+  static I right_signed(I x) {
+    return _mm256_srai_epi32(x, kBits);
+  }
+  static I larger(I a, I b) { return _mm256_max_epi32(a, b); }
+  static I truncated(F x) { return _mm256_cvttps_epi32(x); }
+  static I if_greater(I a, I b, I yes, I no) { return _mm256_blendv_epi8(no, yes, _mm256_cmpgt_epi32(a, b)); }
+  static int largest(I x) {
+    const __m128i four = _mm_max_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    const __m128i two = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4E));
+    return _mm_cvtsi128_si32(_mm_max_epi32(two, _mm_shuffle_epi32(two, 0xB1)));
+  }
+  static void store_bytes(std::uint8_t* p, I x) {
+    const __m256i first = _mm256_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 4, 8, 12, -1,
+                                           -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);
+    const __m256i fours = _mm256_shuffle_epi8(x, first);
+    const __m128i eight = _mm_unpacklo_epi32(_mm256_castsi256_si128(fours), _mm256_extracti128_si256(fours, 1));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(p), eight);
+  }
+  static int count_greater(F a, F b) {
+    return __builtin_popcount(static_cast<unsigned>(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ))));
+  }
+  static F if_less(F a, F b, F yes, F no) { return _mm256_blendv_ps(no, yes, _mm256_cmp_ps(a, b, _CMP_LT_OQ)); }
+  static F if_nan(F a, F yes, F no) { return _mm256_blendv_ps(no, yes, _mm256_cmp_ps(a, a, _CMP_UNORD_Q)); }
+
+  template <int kHalf>
+  static F butterfly(F x) {
+    F other;
+    if constexpr (kHalf == 1) other = _mm256_permute_ps(x, 0xB1);
+    if constexpr (kHalf == 2) other = _mm256_permute_ps(x, 0x4E);
+    if constexpr (kHalf == 4) other = _mm256_permute2f128_ps(x, x, 1);
+    constexpr int kMask = kHalf == 1 ? 0xAA : kHalf == 2 ? 0xCC : 0xF0;
+    return _mm256_blend_ps(add(other, x), sub(other, x), kMask);
+  }
+
+  static F quarter_turns(F x, I& turns) {
+    const __m256d low = _mm256_cvtps_pd(_mm256_castps256_ps128(x));
+    const __m256d high = _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1));
+    const __m256d n_low = nearest_quarter(low);
+    const __m256d n_high = nearest_quarter(high);
+    turns = _mm256_set_m128i(_mm256_cvtpd_epi32(n_high), _mm256_cvtpd_epi32(n_low));
+    return _mm256_set_m128(_mm256_cvtpd_ps(without_quarters(high, n_high)),
+                           _mm256_cvtpd_ps(without_quarters(low, n_low)));
+  }
+  static __m256d nearest_quarter(__m256d x) {
+    return _mm256_round_pd(_mm256_mul_pd(x, _mm256_set1_pd(0.63661977236758134)),
+                           _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  }
+  static __m256d without_quarters(__m256d x, __m256d n) {
+    return _mm256_fnmadd_pd(n, _mm256_set1_pd(1.5707963267948966), x);
+  }
 };
 
 }  // namespace octavo::cpu::avx2

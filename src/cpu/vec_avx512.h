@@ -137,6 +137,67 @@ struct Vec {
     const F y = add(fma(tail, mul(f, f), f), all(1.0f));
     return _mm512_scalef_ps(y, n);
   }
+
+  // Whole numbers of 32 bits.
+  using I = __m512i;
+  static I ints(int x) { return _mm512_set1_epi32(x); }
+  static I bits(F x) { return _mm512_castps_si512(x); }
+  static F floats(I x) { return _mm512_castsi512_ps(x); }
+  static I both(I a, I b) { return _mm512_and_si512(a, b); }
+  static I either(I a, I b) { return _mm512_or_si512(a, b); }
+  static I plus(I a, I b) { return _mm512_add_epi32(a, b); }
+  template <int kBits>
+  static I right(I x) {  // zeros move in
+    return _mm512_srli_epi32(x, kBits);
+  }
+  template <int kBits>
+  static I right_signed(I x) {
+    return _mm512_srai_epi32(x, kBits);
+  }
+  static I larger(I a, I b) { return _mm512_max_epi32(a, b); }
+  static I truncated(F x) { return _mm512_cvttps_epi32(x); }
+  static I if_greater(I a, I b, I yes, I no) { return _mm512_mask_blend_epi32(_mm512_cmpgt_epi32_mask(a, b), no, yes); }
+  static int largest(I x) { return _mm512_reduce_max_epi32(x); }
+  static void store_bytes(std::uint8_t* p, I x) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(x));
+  }
+  static int count_greater(F a, F b) {
+    return __builtin_popcount(static_cast<unsigned>(_mm512_cmp_ps_mask(a, b, _CMP_GT_OQ)));
+  }
+  static F if_less(F a, F b, F yes, F no) {
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), no, yes);
+  }
+  static F if_nan(F a, F yes, F no) { return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), no, yes); }
+
+  // Lane i becomes x_i + x_(i ^ kHalf), or their difference where bit kHalf of i is set.
+  template <int kHalf>
+  static F butterfly(F x) {
+    F other;
+    if constexpr (kHalf == 1) other = _mm512_permute_ps(x, 0xB1);
+    if constexpr (kHalf == 2) other = _mm512_permute_ps(x, 0x4E);
+    if constexpr (kHalf == 4) other = _mm512_shuffle_f32x4(x, x, 0xB1);
+    if constexpr (kHalf == 8) other = _mm512_shuffle_f32x4(x, x, 0x4E);
+    constexpr int kMask = kHalf == 1 ? 0xAAAA : kHalf == 2 ? 0xCCCC : kHalf == 4 ? 0xF0F0 : 0xFF00;
+    return _mm512_mask_sub_ps(add(other, x), kMask, other, x);
+  }
+
+  // x less its nearest multiple of pi / 2, and that multiple.
+  static F quarter_turns(F x, I& turns) {
+    const __m512d low = _mm512_cvtps_pd(_mm512_castps512_ps256(x));
+    const __m512d high = _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1));
+    const __m512d n_low = nearest_quarter(low);
+    const __m512d n_high = nearest_quarter(high);
+    turns = _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtpd_epi32(n_low)), _mm512_cvtpd_epi32(n_high), 1);
+    return _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(without_quarters(low, n_low))),
+                              _mm512_cvtpd_ps(without_quarters(high, n_high)), 1);
+  }
+  static __m512d nearest_quarter(__m512d x) {
+    return _mm512_roundscale_pd(_mm512_mul_pd(x, _mm512_set1_pd(0.63661977236758134)),
+                                _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  }
+  static __m512d without_quarters(__m512d x, __m512d n) {
+    return _mm512_fnmadd_pd(n, _mm512_set1_pd(1.5707963267948966), x);
+  }
 };
 
 }  // namespace octavo::cpu::avx512
