@@ -18,7 +18,8 @@ Result<std::vector<std::int32_t>> ids_of(const Json* known, const std::string& n
   if (list == nullptr || !list->is_array()) return error;
   std::vector<std::int32_t> ids;
   for (const Json& id : *list) {
-    if (!id.is_number_unsigned() || id.get<std::uint64_t>() > std::numeric_limits<std::int32_t>::max()) return error;
+    const bool fits = id.is_number_integer() && id >= 0 && id <= std::numeric_limits<std::int32_t>::max();
+    if (!fits) return error;
     ids.push_back(id.get<std::int32_t>());
   }
   return ids;

@@ -59,6 +59,12 @@ Result<NamedPreTokenizer> find_pre_tokenizer(std::string_view name) {
                ErrorKind::unsupported);
 }
 
-bool is_character_bpe(std::string_view model) { return model == "gemma4"; }
+Result<VocabularyKind> find_vocabulary_kind(std::string_view model) {
+  if (model == "gpt2") return VocabularyKind::merged_bytes;
+  if (model == "llama") return VocabularyKind::scored_characters;
+  if (model == "gemma4") return VocabularyKind::merged_characters;
+  return Error("the tokenizer model " + quoted(model) + " is not supported (gpt2, llama, gemma4 are)",
+               ErrorKind::unsupported);
+}
 
 }  // namespace octavo

@@ -26,7 +26,12 @@ Result<NamedPreTokenizer> find_pre_tokenizer(std::string_view name);
 inline constexpr std::string_view kByteLevelRegex =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// A GGUF vocabulary whose tokenizer.ggml.model is this has merges over characters, "▁" for a space, and byte fallback.
-bool is_character_bpe(std::string_view model);
+// How text becomes tokens of a GGUF vocabulary, by its `tokenizer.ggml.model`.
+enum class VocabularyKind {
+  merged_bytes,       // byte-level BPE by merges
+  merged_characters,  // merges over characters, "▁" for a space, byte fallback
+  scored_characters,  // the same joined by score
+};
+Result<VocabularyKind> find_vocabulary_kind(std::string_view model);
 
 }  // namespace octavo

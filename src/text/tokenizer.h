@@ -25,7 +25,7 @@ namespace octavo {
 struct EncodeOptions {
   bool parse_special = true;  // control tokens written in the text are recognised; added tokens that are not special
                               // always are, since they are ordinary vocabulary (line breaks, tags)
-  bool add_special = false;  // what the model expects around a text: mostly its BOS
+  bool add_special = false;   // what the model expects around a text: mostly its BOS
 };
 
 struct DecodeState;  // text/decoder.h
@@ -37,12 +37,12 @@ struct DecodeOptions {
 // A vocabulary as a GGUF file carries it; the checkpoint room fills it. Optional fields: nullopt where the file is
 // silent, then the customary value of model and pre is taken.
 struct Vocabulary {
-  std::string model;                // "gpt2": byte-level BPE by merges; "llama": pieces by score, byte fallback
-  std::string pre;                  // names the pre-tokenizer of a gpt2 vocabulary: "llama-bpe", "qwen2", "smollm", ...
+  std::string model;                // the file's word for the kind: byte-level BPE by merges, or pieces by score, ...
+  std::string pre;                  // names the pre-tokenizer of a byte-level vocabulary: "gpt-2", "default", ...
   std::vector<std::string> tokens;  // by id
   std::vector<std::int32_t> types;  // by id, or empty: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte
-  std::vector<float> scores;        // by id; needed by "llama"
-  std::vector<std::string> merges;  // "a b", best first; needed by "gpt2"
+  std::vector<float> scores;        // by id; needed where pieces are joined by score
+  std::vector<std::string> merges;  // "a b", best first; needed by the other kinds
   std::optional<int> bos, eos, unk;
   std::optional<bool> add_bos, add_eos, add_space_prefix;
 };

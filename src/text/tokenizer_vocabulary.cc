@@ -116,18 +116,23 @@ void sort_by_type(const Vocabulary& v, TokenizerSource& source) {
   }
 }
 
+std::optional<std::int32_t> unknown_token(const Vocabulary& v) {
+  if (v.unk) return *v.unk;
+  const auto found = std::find(v.types.begin(), v.types.end(), kUnknown);
+  return found == v.types.end() ? std::nullopt : std::optional<std::int32_t>(found - v.types.begin());
+}
+
 Result<Tokenizer> read_vocabulary(const Vocabulary& v) {
-  const bool by_score = v.model == "llama", by_character = is_character_bpe(v.model);
-  if (!by_score && !by_character && v.model != "gpt2")
-    return Error("the tokenizer model " + quoted(v.model) + " is not supported (gpt2, llama are)",
-                 ErrorKind::unsupported);
+  OCTAVO_TRY(const VocabularyKind kind, find_vocabulary_kind(v.model));
+  const bool by_score = kind == VocabularyKind::scored_characters;
+  const bool by_bytes = kind == VocabularyKind::merged_bytes;
   OCTAVO_TRY(check_vocabulary(v, by_score));
   OCTAVO_TRY(const TokenTable tokens, index_tokens(v));
   TokenizerSource source;
   source.spelled = v.tokens;
   sort_by_type(v, source);
-  bool add_bos = by_score || by_character;
-  if (by_score || by_character)
+  bool add_bos = !by_bytes;
+  if (!by_bytes)
     use_spaced_pieces(v.add_space_prefix.value_or(by_score), source);
   else
     OCTAVO_TRY(use_named(v, source, add_bos));
@@ -136,7 +141,7 @@ Result<Tokenizer> read_vocabulary(const Vocabulary& v) {
   } else {
     OCTAVO_TRY(source.merges, merges_by_rank(v, tokens));
   }
-  if (source.rules.byte_fallback && v.unk) source.rules.unknown = *v.unk;
+  if (source.rules.byte_fallback) source.rules.unknown = unknown_token(v);
   source.bos = v.bos;
   source.eos = v.eos;
   if (v.add_bos.value_or(add_bos) && v.bos) source.prefix.push_back(*v.bos);
