@@ -25,7 +25,8 @@
 
 namespace octavo {
 
-// Flags as given; "auto" stays auto here. Engine::create resolves it into EngineFacts and logs each choice with its reason.
+// Flags as given; "auto" stays auto here. Engine::create resolves it into EngineFacts and logs each choice with its
+// reason.
 struct EngineConfig {
   std::string model_path;
   LoadFormat load_format = LoadFormat::automatic;
@@ -35,7 +36,8 @@ struct EngineConfig {
   std::vector<std::string> skip_layers;       // --kv-cache-dtype-skip-layers
   std::optional<std::int64_t> max_model_len;  // auto: the model's, or what fits
   int page_size = 64;                         // --block-size
-  std::optional<std::int64_t> kv_cache_bytes; // --kv-cache-memory-bytes; auto: enough for max_num_seqs or what is there
+  std::optional<std::int64_t>
+      kv_cache_bytes;  // --kv-cache-memory-bytes; auto: enough for max_num_seqs or what is there
   int max_num_batched_tokens = 2048;
   int max_num_seqs = 64;
   int max_queued = 1024;
@@ -64,7 +66,7 @@ struct EngineFacts {
   std::size_t weight_bytes = 0;
   double load_seconds = 0;
   std::vector<LayerFacts> layers;
-  std::vector<std::string> kv_report;   // lines of the report at start, equal layers folded
+  std::vector<std::string> kv_report;  // lines of the report at start, equal layers folded
 };
 
 struct LayerStats {
@@ -92,8 +94,8 @@ class Engine {
   virtual Result<std::unique_ptr<TokenStream>> submit(Request request) = 0;
   virtual void reset_prefix_cache() = 0;
 
-  // Logits of every position of one sequence through the ordinary path (paged cache, chunks of max_num_batched_tokens); from
-  // position decode_from on each token is fed as a decode step. f32 [ids.size(), vocab], row-major. For `eval`.
+  // Logits of every position of one sequence through the ordinary path (paged cache, chunks of max_num_batched_tokens);
+  // from position decode_from on each token is fed as a decode step. f32 [ids.size(), vocab], row-major. For `eval`.
   virtual Result<std::vector<float>> logits(const std::vector<std::int32_t>& ids, std::optional<int> decode_from) = 0;
 };
 

@@ -34,9 +34,9 @@ struct Request {
   std::string id;  // for logs; made up when empty
   std::vector<std::int32_t> prompt;
   SamplingParams sampling;
-  int priority = 0;         // lower runs first, as vLLM
-  std::string cache_salt;   // requests share cached pages only within one salt
-  std::string adapter;      // and one adapter
+  int priority = 0;        // lower runs first, as vLLM
+  std::string cache_salt;  // requests share cached pages only within one salt
+  std::string adapter;     // and one adapter
 };
 
 enum class FinishReason { stop, length, cancelled, failed };
@@ -52,11 +52,11 @@ struct TokenEvent {
   int index = 0;  // which of the n
   std::optional<std::int32_t> token;
   std::optional<TokenLogprobs> logprobs;
-  std::optional<FinishReason> finish;        // last event of this index
-  std::optional<std::int32_t> stop_token;    // the token that ended it, which is not part of the text
-  std::string failure;                       // with FinishReason::failed: the sentence
+  std::optional<FinishReason> finish;          // last event of this index
+  std::optional<std::int32_t> stop_token;      // the token that ended it; no part of the text, `token` is absent then
+  std::string failure;                         // with FinishReason::failed: the sentence
   std::vector<TokenLogprobs> prompt_logprobs;  // on the first event of index 0, when asked for; entry 0 is empty
-  int cached_tokens = 0;                     // of the prompt, on the first event of each index
+  int cached_tokens = 0;                       // of the prompt, on the first event of each index
 };
 
 }  // namespace octavo

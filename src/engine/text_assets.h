@@ -1,5 +1,5 @@
-// TextAssets: the words of a checkpoint: its tokenizer and chat template, from tokenizer.json and tokenizer_config.json (or
-// chat_template.jinja), or from GGUF metadata. Needs no weights.
+// TextAssets: the words of a checkpoint: its tokenizer and chat template, from tokenizer.json and tokenizer_config.json
+// (or chat_template.jinja), or from GGUF metadata. Needs no weights.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,8 @@ struct TemplateAsset {
   OrderedJson special;  // bos_token, eos_token, ... as the template's variables
   std::string source;   // "tokenizer_config.json", "tokenizer.chat_template (GGUF)", "--chat-template FILE"
 };
-// override_path: --chat-template (a file), or empty. An error when there is no template, naming where it was looked for.
+// override_path: --chat-template (a file), or empty. An error when there is no template, naming where it was looked
+// for.
 Result<TemplateAsset> load_chat_template(const Checkpoint& checkpoint, const std::string& override_path);
 
 }  // namespace octavo

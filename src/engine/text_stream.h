@@ -1,6 +1,6 @@
-// TextStream: tokens out, text out. Joins a TokenStream with incremental decoding and stop strings; runs in the reader's
-// thread. Text is never split inside a character, and no part of a stop string leaks; a continuation that met one is
-// cancelled at once.
+// TextStream: tokens out, text out. Joins a TokenStream with incremental decoding and stop strings; runs in the
+// reader's thread. Text is never split inside a character, and no part of a stop string leaks; a continuation that met
+// one is cancelled at once.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace octavo {
 
 struct TextEvent {
   int index = 0;
-  std::string text;  // may be empty: a token whose text is still held back
+  std::string text;                // may be empty: a token whose text is still held back
   std::vector<TokenEvent> tokens;  // the tokens behind this text, with their logprobs
   std::optional<FinishReason> finish;
   std::string failure;

@@ -16,7 +16,7 @@ class TokenStream {
   virtual std::optional<TokenEvent> next() = 0;
   // The same without waiting longer than this; `timed_out` tells nothing-yet from finished.
   virtual std::optional<TokenEvent> next_for(std::chrono::milliseconds limit, bool& timed_out) = 0;
-  virtual void cancel() = 0;              // all continuations
+  virtual void cancel() = 0;                 // all continuations
   virtual void cancel_index(int index) = 0;  // one of the n (a stop string was seen)
   virtual ~TokenStream() = default;
 };

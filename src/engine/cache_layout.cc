@@ -1,0 +1,129 @@
+#include "engine/cache_layout.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "kv/skip_layers.h"
+
+namespace octavo {
+namespace {
+
+bool owns_cache(const LayerSpec& layer) { return layer.cache != CacheKind::shared; }
+
+Error unsupported(int layer, const std::string& what) {
+  return Error("layer " + std::to_string(layer) + " " + what + ", which is not supported yet", ErrorKind::unsupported);
+}
+
+// Equal but for fields that have no comparison of their own.
+bool same_shape(const AttentionShape& a, const AttentionShape& b) {
+  return a.format == b.format && a.q_heads == b.q_heads && a.page_size == b.page_size && a.window == b.window &&
+         a.soft_cap == b.soft_cap && a.sinks == b.sinks;
+}
+
+bool takes_given_scale(const KvFormat& format) {
+  return std::any_of(format.segments, format.segments + format.num_segments, [](const KvSegment& segment) {
+    return segment.grain == KvGrain::tensor || segment.grain == KvGrain::head;
+  });
+}
+
+AttentionShape shape_of(const LayerSpec& layer, const KvFormat& format, int page_size) {
+  return {.format = format,
+          .q_heads = layer.q_heads,
+          .page_size = page_size,
+          .window = layer.window,
+          .soft_cap = layer.soft_cap,
+          .sinks = layer.sinks};
+}
+
+Result<KvFormat> format_of(const CacheLayoutInput& input, std::size_t index, bool skipped) {
+  const LayerSpec& layer = input.spec.layers[index];
+  const int number = static_cast<int>(index);
+  if (layer.cache == CacheKind::latent) return unsupported(number, "keeps a latent cache");
+  if (layer.cache == CacheKind::state) return unsupported(number, "keeps a recurrent state");
+  if (layer.value_dim != layer.head_dim) return unsupported(number, "has values of another width than its keys");
+  const bool per_head = index < input.scales.size() && input.scales[index].per_head;
+  const KvElem compute = input.compute == DType::f32 ? KvElem::f32 : KvElem::bf16;
+  return grouped_format(skipped ? KvCacheChoice{} : input.choice, compute, layer.kv_heads, layer.head_dim, per_head)
+      .in("the KV cache of layer " + std::to_string(number));
+}
+
+CacheGroup& group_for(CacheLayout& layout, const LayerSpec& layer, const AttentionShape& shape) {
+  const Lifetime lifetime = layer.window > 0 ? Lifetime::window : Lifetime::full;
+  for (CacheGroup& group : layout.groups)
+    if (group.lifetime == lifetime && group.window == layer.window) return group;
+  // The full group comes first, so that its pool's figures are always those of pool 0.
+  const std::size_t at = lifetime == Lifetime::full ? 0 : layout.groups.size();
+  layout.group_shapes.insert(layout.group_shapes.begin() + static_cast<std::ptrdiff_t>(at), shape);
+  CacheGroup group;
+  group.lifetime = lifetime;
+  group.window = layer.window;
+  return *layout.groups.insert(layout.groups.begin() + static_cast<std::ptrdiff_t>(at), std::move(group));
+}
+
+std::string scale_text(const LayerFacts& facts) {
+  if (takes_given_scale(facts.format)) return "; scale " + std::string(name_of(facts.scale_source));
+  return "";
+}
+
+// What a report line says of a layer, but for its number.
+std::string layer_text(const LayerSpec& layer, const LayerFacts& facts) {
+  std::string text = layer.kind;
+  if (layer.window > 0) text += " (window " + std::to_string(layer.window) + ")";
+  if (!facts.has_cache) return text + ": reads the cache of another layer";
+  return text + ": " + describe(facts.format) + scale_text(facts) + "; " +
+         std::to_string(bytes_per_token(facts.format)) + " bytes a token";
+}
+
+std::vector<std::string> report_lines(const ModelSpec& spec, const std::vector<LayerFacts>& layers) {
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0; begin < layers.size();) {
+    const std::string text = layer_text(spec.layers[begin], layers[begin]);
+    std::size_t end = begin + 1;
+    while (end < layers.size() && layer_text(spec.layers[end], layers[end]) == text) ++end;
+    const std::string numbers = end == begin + 1 ? "layer " + std::to_string(begin)
+                                                 : "layers " + std::to_string(begin) + "-" + std::to_string(end - 1);
+    lines.push_back(numbers + " " + text);
+    begin = end;
+  }
+  return lines;
+}
+
+Status add_layer(CacheLayout& layout, const CacheLayoutInput& input, std::size_t index, bool skipped) {
+  const LayerSpec& layer = input.spec.layers[index];
+  LayerFacts facts;
+  AttentionShape shape;
+  if (owns_cache(layer)) {
+    OCTAVO_TRY(facts.format, format_of(input, index, skipped));
+    facts.has_cache = true;
+    if (index < input.scales.size()) facts.scale_source = input.scales[index].source;
+    shape = shape_of(layer, facts.format, input.page_size);
+    group_for(layout, layer, shape).layers.push_back({static_cast<int>(index), facts.format});
+    const bool scaled = takes_given_scale(facts.format);
+    facts.per_head_scales = scaled && input.scales.size() > index && input.scales[index].per_head;
+    if (scaled && facts.scale_source == ScaleSource::uncalibrated) ++layout.num_uncalibrated;
+    if (!scaled && facts.scale_source != ScaleSource::uncalibrated) ++layout.num_unused_scales;
+  } else {
+    check(layer.shared_with >= 0 && static_cast<std::size_t>(layer.shared_with) < index,
+          "a layer shares an earlier cache");
+    shape = shape_of(layer, layout.layers[static_cast<std::size_t>(layer.shared_with)].format, input.page_size);
+  }
+  const auto same = [&](const AttentionShape& other) { return same_shape(shape, other); };
+  if (std::none_of(layout.layer_shapes.begin(), layout.layer_shapes.end(), same)) layout.layer_shapes.push_back(shape);
+  layout.layers.push_back(facts);
+  return {};
+}
+
+}  // namespace
+
+Result<CacheLayout> make_cache_layout(const CacheLayoutInput& input) {
+  std::vector<std::string> kinds;
+  for (const LayerSpec& layer : input.spec.layers) kinds.push_back(owns_cache(layer) ? layer.kind : "");
+  OCTAVO_TRY(const std::vector<bool> skipped, parse_skip_layers(input.skip_layers, kinds));
+  CacheLayout layout;
+  for (std::size_t i = 0; i < input.spec.layers.size(); ++i) OCTAVO_TRY(add_layer(layout, input, i, skipped[i]));
+  layout.report = report_lines(input.spec, layout.layers);
+  return layout;
+}
+
+}  // namespace octavo

@@ -1,0 +1,97 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/log.h"
+#include "base/strings.h"
+#include "engine/local_engine.h"
+
+namespace octavo {
+namespace {
+
+struct ComputeChoice {
+  DType dtype = DType::bf16;
+  std::string reason;
+};
+
+Result<ComputeChoice> choose_compute(const EngineConfig& config, const ModelSpec& spec, const Backend& backend) {
+  if (config.compute) {
+    if (*config.compute != DType::f32 && *config.compute != DType::bf16)
+      return Error(
+          "--dtype " + std::string(dtype_info(*config.compute).name) + ": octavo computes in bfloat16 or float32",
+          ErrorKind::unsupported);
+    OCTAVO_TRY(backend.supports_compute(*config.compute));
+    return ComputeChoice{*config.compute, "--dtype"};
+  }
+  if (const Status bf16 = backend.supports_compute(DType::bf16); !bf16) {
+    OCTAVO_TRY(backend.supports_compute(DType::f32));
+    return ComputeChoice{DType::f32, "auto: " + bf16.error().message()};
+  }
+  return ComputeChoice{DType::bf16, "auto: the weights are stored as " + spec.stored_dtype};
+}
+
+std::size_t stored_weight_bytes(const Checkpoint& checkpoint) {
+  std::size_t bytes = 0;
+  for (const StoredTensor& tensor : checkpoint.tensors()) bytes += tensor.bytes.size();
+  return bytes;
+}
+
+Result<std::vector<Buffer>> bind_weights(Model& model, const Checkpoint& checkpoint, Device& device,
+                                         std::uint64_t seed) {
+  if (checkpoint.format() == LoadFormat::dummy) {
+    DummyBinder binder(device, RankOf{}, seed);
+    OCTAVO_TRY(model.visit(binder));
+    return binder.take_buffers();
+  }
+  CheckpointBinder binder(checkpoint, model.spec().quantization, model.names(), device, RankOf{});
+  OCTAVO_TRY(model.visit(binder));
+  OCTAVO_TRY(binder.finish());
+  return binder.take_buffers();
+}
+
+Result<LoadedModel> load(const EngineConfig& config, const BackendFactory& make_backend) {
+  const auto start = std::chrono::steady_clock::now();
+  LoadedModel loaded;
+  OCTAVO_TRY(const Checkpoint checkpoint, Checkpoint::open(config.model_path, config.load_format));
+  OCTAVO_TRY(loaded.model, make_model(checkpoint, config.overrides));
+  OCTAVO_TRY(loaded.backend, make_backend(0));
+  const ModelSpec& spec = loaded.model->spec();
+  log::info("model", {{"path", checkpoint.path()},
+                      {"architecture", spec.architecture},
+                      {"layers", spec.layers.size()},
+                      {"hidden", spec.hidden},
+                      {"vocab", spec.vocab},
+                      {"positions", spec.max_positions},
+                      {"stored", spec.stored_dtype},
+                      {"rope", spec.rope}});
+  OCTAVO_TRY(const ComputeChoice compute, choose_compute(config, spec, *loaded.backend));
+  loaded.compute = compute.dtype;
+  log::info("compute", {{"dtype", dtype_info(compute.dtype).name},
+                        {"reason", compute.reason},
+                        {"device", loaded.backend->device().describe()}});
+
+  const std::size_t before = loaded.backend->device().memory().available_bytes;
+  const std::size_t stored = stored_weight_bytes(checkpoint);
+  if (stored > before)
+    return Error("the weights of " + checkpoint.path() + " need " + human_bytes(stored) + ", but only " +
+                     human_bytes(before) + " of memory are available",
+                 ErrorKind::exhausted);
+  OCTAVO_TRY(loaded.weights, bind_weights(*loaded.model, checkpoint, loaded.backend->device(), config.seed));
+  for (const Buffer& buffer : loaded.weights) loaded.weight_bytes += buffer.size();
+  // Weights that are mapped files still count as available, but will be needed all the time.
+  const std::size_t after = loaded.backend->device().memory().available_bytes;
+  loaded.available_bytes = std::min(after, before - std::min(before, loaded.weight_bytes));
+  loaded.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return loaded;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config, const BackendFactory& make_backend) {
+  OCTAVO_TRY(LoadedModel loaded, load(config, make_backend));
+  return make_local_engine(std::move(loaded), config);
+}
+
+}  // namespace octavo

@@ -1,0 +1,451 @@
+#include "engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <thread>
+
+#include "engine/fake_engine.h"
+
+namespace octavo {
+namespace {
+
+using Random = std::mt19937;
+
+int between(Random& random, int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); }
+
+FakeEngine make(const FakeEngineSpec& spec, const EngineConfig& config) {
+  auto fake = make_fake_engine(spec, config);
+  EXPECT_TRUE(fake) << (fake ? "" : fake.error().message());
+  return *std::move(fake);
+}
+
+Request greedy(std::vector<std::int32_t> prompt, int max_tokens = 8) {
+  Request request;
+  request.prompt = std::move(prompt);
+  request.sampling.temperature = 0;
+  request.sampling.max_tokens = max_tokens;
+  return request;
+}
+
+std::vector<std::int32_t> counting(int size, int from = 1) {
+  std::vector<std::int32_t> ids;
+  for (int i = 0; i < size; ++i) ids.push_back((from + i * 7) % 40);
+  return ids;
+}
+
+// A prompt that shares its beginning with others of the same `family`.
+Request random_request(Random& random, int max_positions) {
+  Request request;
+  const int shared = between(random, 0, 3);
+  for (int i = 0; i < between(random, 1, 24); ++i) request.prompt.push_back((shared * 5 + i) % 40);
+  for (int i = between(random, 0, max_positions / 4); i > 0; --i) request.prompt.push_back(between(random, 0, 39));
+  SamplingParams& s = request.sampling;
+  s.temperature = between(random, 0, 1) ? 0.0f : 0.8f;
+  s.seed = static_cast<std::uint64_t>(between(random, 0, 1000));
+  s.max_tokens = between(random, 0, 9) == 0 ? 0 : between(random, 1, max_positions / 3);
+  s.n = between(random, 0, 7) == 0 ? between(random, 2, 3) : 1;
+  s.ignore_eos = between(random, 0, 3) == 0;
+  if (between(random, 0, 4) == 0) s.min_tokens = std::min(s.max_tokens, 5);
+  if (between(random, 0, 4) == 0) s.repetition_penalty = 1.3f;
+  if (between(random, 0, 4) == 0) s.frequency_penalty = 0.5f;
+  if (between(random, 0, 4) == 0) s.presence_penalty = -0.5f;
+  if (between(random, 0, 4) == 0) s.logit_bias = {{3, 2.5f}, {7, -100.0f}};
+  if (between(random, 0, 3) == 0) s.stop_token_ids = {between(random, 0, 39)};
+  if (between(random, 0, 5) == 0) s.logprobs = between(random, 0, 3);
+  if (between(random, 0, 7) == 0) s.prompt_logprobs = 1;
+  request.priority = between(random, -1, 1);
+  request.cache_salt = between(random, 0, 5) == 0 ? "salt" : "";
+  return request;
+}
+
+void expect_same(const Answer& got, const Answer& want) {
+  EXPECT_EQ(got.tokens, want.tokens);
+  EXPECT_EQ(got.finish, want.finish) << got.failure;
+  EXPECT_EQ(got.stop_token, want.stop_token);
+}
+
+struct Shape {
+  const char* name;
+  std::vector<int> windows;
+  int num_pages;  // per layer
+  int chunk;
+  int num_seqs;
+  bool prefix_caching;
+  std::uint64_t least_preemptions;
+};
+
+class EngineFuzz : public testing::TestWithParam<Shape> {};
+
+// Many requests at once through a pool that holds little more than one of them: whatever is preempted, shared,
+// cancelled or cut into chunks, every answer is the one that its history alone decides.
+TEST_P(EngineFuzz, EveryAnswerIsThatOfTheRequestAlone) {
+  const Shape& shape = GetParam();
+  EngineConfig config = small_config(shape.num_pages, static_cast<int>(shape.windows.size()));
+  config.max_num_batched_tokens = shape.chunk;
+  config.max_num_seqs = shape.num_seqs;
+  config.max_queued = 100000;
+  config.prefix_caching = shape.prefix_caching;
+  config.max_model_len = 64;
+  FakeEngine fake = make({.max_positions = 64, .windows = shape.windows, .eos = {0}}, config);
+  Random random(7);
+  std::vector<std::pair<Request, std::unique_ptr<TokenStream>>> open;
+  int cancelled = 0;
+  for (int round = 0; round < 1500; ++round) {
+    Request request = random_request(random, 64);
+    auto stream = fake->submit(request);
+    ASSERT_TRUE(stream) << stream.error().message();
+    if (between(random, 0, 9) == 0) {
+      if (between(random, 0, 1)) (*stream)->next();
+      ++cancelled;  // by dropping the stream
+      continue;
+    }
+    open.emplace_back(std::move(request), *std::move(stream));
+  }
+  for (auto& [request, stream] : open) {
+    const std::vector<Answer> answers = read_all(*stream, request.sampling.n);
+    for (int i = 0; i < request.sampling.n; ++i)
+      expect_same(answers[static_cast<std::size_t>(i)], expected_answer(*fake.model, request, 64, i));
+    if (request.sampling.prompt_logprobs) {
+      EXPECT_EQ(answers[0].prompt_logprobs.size(), request.prompt.size());
+      for (std::size_t i = 1; i < request.prompt.size(); ++i)
+        EXPECT_EQ(answers[0].prompt_logprobs.at(i).logprob,
+                  log_softmax(fake.model->expected(std::span(request.prompt).first(i)), request.prompt[i]));
+    }
+  }
+  EXPECT_GT(cancelled, 50);
+  EXPECT_EQ(fake.model->wrong_places, 0);
+  EXPECT_LE(fake.model->max_tokens_seen, shape.chunk);
+  EXPECT_GE(fake->stats().preemptions, shape.least_preemptions);
+  for (int wait = 0; wait < 1000 && fake->stats().pages_held > 0; ++wait) std::this_thread::yield();
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, EngineFuzz,
+    testing::Values(Shape{"tiny", {0}, 9, 32, 8, true, 50}, Shape{"tiny_uncached", {0}, 9, 32, 8, false, 50},
+                    Shape{"roomy", {0}, 100, 256, 16, true, 0}, Shape{"one_token_a_step", {0}, 12, 1, 4, true, 0},
+                    Shape{"odd_chunks", {0, 0}, 12, 7, 5, true, 20}, Shape{"window", {0, 12}, 13, 16, 6, true, 10},
+                    Shape{"window_uncached", {12, 0, 20}, 30, 9, 6, false, 0},
+                    Shape{"window_only", {10}, 12, 16, 4, true, 0}),
+    [](const auto& shape) { return std::string(shape.param.name); });
+
+// One whose answers take so long that they can only end by cancellation.
+FakeEngine make_long() {
+  EngineConfig config = small_config(40000);
+  config.max_model_len = 300000;
+  return make({.max_positions = 300000}, config);
+}
+
+TEST(Engine, CancellationFreesAllPages) {
+  FakeEngine fake = make_long();
+  auto stream = fake->submit(greedy(counting(30), 0));
+  ASSERT_TRUE(stream);
+  ASSERT_TRUE((*stream)->next());
+  (*stream)->cancel();
+  std::optional<FinishReason> last;
+  while (auto event = (*stream)->next()) last = event->finish;
+  EXPECT_EQ(last, FinishReason::cancelled);
+  EXPECT_EQ(fake->stats().pages_held, 0);
+  EXPECT_EQ(fake->stats().running, 0);
+}
+
+TEST(Engine, CancellingOneContinuationLeavesTheOthers) {
+  FakeEngine fake = make({}, small_config(64));
+  Request request = greedy(counting(20), 40);
+  request.sampling.n = 3;
+  auto stream = fake->submit(request);
+  ASSERT_TRUE(stream);
+  (*stream)->cancel_index(1);
+  const auto answers = read_all(**stream, 3);
+  EXPECT_EQ(answers[1].finish, FinishReason::cancelled);
+  expect_same(answers[0], expected_answer(*fake.model, request, 128));
+  expect_same(answers[2], expected_answer(*fake.model, request, 128));
+}
+
+TEST(Engine, PrefixHitAndMissGiveTheSame) {
+  for (const int size : {7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 64}) {
+    FakeEngine fake = make({}, small_config(64));
+    const Answer cold = ask(*fake.engine, greedy(counting(size)));
+    const Answer warm = ask(*fake.engine, greedy(counting(size)));
+    EXPECT_EQ(cold.cached_tokens, 0);
+    EXPECT_EQ(warm.cached_tokens, (size - 1) / 8 * 8) << size;  // never all: the last token gives the logits
+    expect_same(cold, expected_answer(*fake.model, greedy(counting(size)), 128));
+    expect_same(warm, cold);
+    EXPECT_EQ(fake.model->wrong_places, 0);
+  }
+}
+
+TEST(Engine, CachedPagesAreSharedWithinSaltAndAdapterOnly) {
+  FakeEngine fake = make({}, small_config(64));
+  Request request = greedy(counting(33));
+  Request salted = request;
+  salted.cache_salt = "a";
+  Request adapted = request;
+  adapted.adapter = "a";
+  for (const Request& each : {request, salted, adapted}) EXPECT_EQ(ask(*fake.engine, each).cached_tokens, 0);
+  for (const Request& each : {request, salted, adapted}) EXPECT_EQ(ask(*fake.engine, each).cached_tokens, 32);
+  fake->reset_prefix_cache();
+  EXPECT_EQ(ask(*fake.engine, request).cached_tokens, 0);
+}
+
+TEST(Engine, AnAnswerIsReusedWhenItComesBackAsPrompt) {
+  FakeEngine fake = make({}, small_config(64));
+  Request request = greedy(counting(20), 20);
+  const Answer first = ask(*fake.engine, request);
+  request.prompt.insert(request.prompt.end(), first.tokens.begin(), first.tokens.end());
+  EXPECT_EQ(ask(*fake.engine, request).cached_tokens, 32);  // of 40: the last token was never computed
+}
+
+TEST(Engine, ContinuationsComputeTheirPromptOnce) {
+  EngineConfig config = small_config(128);
+  FakeEngine fake = make({}, config);
+  Request request = greedy(counting(65), 4);
+  request.sampling.n = 4;
+  request.sampling.temperature = 1;
+  request.sampling.seed = 11;
+  auto stream = fake->submit(request);
+  ASSERT_TRUE(stream);
+  const auto answers = read_all(**stream, 4);
+  EXPECT_EQ(answers[0].cached_tokens, 0);
+  for (int i = 1; i < 4; ++i) EXPECT_EQ(answers[static_cast<std::size_t>(i)].cached_tokens, 64);
+  for (int i = 0; i < 4; ++i)
+    expect_same(answers[static_cast<std::size_t>(i)], expected_answer(*fake.model, request, 128, i));
+}
+
+// Limit 128: 8 tokens of prompt leave 120.
+TEST(Engine, MaxTokensAreClampedToTheContext) {
+  FakeEngine fake = make({}, small_config(64));
+  EXPECT_EQ(ask(*fake.engine, greedy(counting(8), 119)).tokens.size(), 119u);
+  EXPECT_EQ(ask(*fake.engine, greedy(counting(8), 125)).tokens.size(), 120u);
+  EXPECT_EQ(ask(*fake.engine, greedy(counting(8), 999999)).tokens.size(), 120u);
+  EXPECT_EQ(ask(*fake.engine, greedy(counting(8), 0)).tokens.size(), 120u);
+  EXPECT_EQ(ask(*fake.engine, greedy(counting(127), 0)).tokens.size(), 1u);
+  EXPECT_EQ(
+      ask(*fake.engine, greedy(counting(128), 1)).failure,
+      "This model's maximum context length is 128 tokens, but the prompt has 128 tokens, which leaves no room for an "
+      "answer. Please reduce the length of the prompt.");
+  EXPECT_EQ(
+      ask(*fake.engine, greedy(counting(130), 1)).failure,
+      "This model's maximum context length is 128 tokens, but the prompt has 130 tokens. Please reduce the length of "
+      "the prompt.");
+}
+
+// A pool of exactly one longest sequence serves one, alone and beside others.
+TEST(Engine, OneRequestOfTheWholeContextRunsInAPoolOfItsSize) {
+  EngineConfig config = small_config(16);
+  config.max_model_len = 128;
+  FakeEngine fake = make({}, config);
+  EXPECT_EQ(fake->facts().capacity_tokens, 128);
+  std::vector<std::unique_ptr<TokenStream>> streams;
+  for (int i = 0; i < 6; ++i) streams.push_back(fake->submit(greedy(counting(8 + 20 * i, i), 0)).value());
+  for (int i = 0; i < 6; ++i)
+    expect_same(read_all(*streams[static_cast<std::size_t>(i)], 1)[0],
+                expected_answer(*fake.model, greedy(counting(8 + 20 * i, i), 0), 128));
+}
+
+TEST(Engine, AStepThatFailsEndsEveryRequestAndRefusesNewOnes) {
+  FakeEngine fake = make({.throw_at = 3}, small_config(64));
+  auto first = fake->submit(greedy(counting(20), 0));
+  auto second = fake->submit(greedy(counting(20, 2), 0));
+  ASSERT_TRUE(first);
+  const Answer answer = read_all(**first, 1)[0];
+  EXPECT_EQ(answer.finish, FinishReason::failed);
+  EXPECT_EQ(answer.failure,
+            "the engine has stopped because a step failed (the fake device fell off); it must be started again");
+  if (second) {
+    EXPECT_EQ(read_all(**second, 1)[0].finish, FinishReason::failed);
+  }
+  const auto third = fake->submit(greedy(counting(20)));
+  ASSERT_FALSE(third);
+  EXPECT_EQ(third.error().kind(), ErrorKind::unavailable);
+  EXPECT_EQ(third.error().message(), answer.failure);
+  EXPECT_EQ(fake->logits(counting(4), {}).error().message(), answer.failure);
+}
+
+TEST(Engine, ATokenThatDoesNotExistFailsItsRequestAlone) {
+  FakeEngine fake = make({}, small_config(64));
+  fake.backend->ops().out_of_range = true;
+  EXPECT_EQ(ask(*fake.engine, greedy(counting(8))).finish, FinishReason::failed);
+  fake.backend->ops().out_of_range = false;
+  EXPECT_EQ(ask(*fake.engine, greedy(counting(8))).finish, FinishReason::length);
+}
+
+TEST(Engine, ADestroyedEngineEndsItsStreams) {
+  FakeEngine fake = make_long();
+  auto stream = fake->submit(greedy(counting(8), 0));
+  ASSERT_TRUE(stream);
+  ASSERT_TRUE((*stream)->next());
+  fake.engine.reset();
+  std::optional<FinishReason> last;
+  while (auto event = (*stream)->next()) last = event->finish;
+  EXPECT_EQ(last, FinishReason::cancelled);
+}
+
+TEST(Engine, AFullQueueRefusesAtOnceAndCountsContinuations) {
+  EngineConfig config = small_config(16);
+  config.max_model_len = 128;
+  config.max_num_seqs = 1;
+  config.max_queued = 4;
+  FakeEngine fake = make({}, config);
+  std::vector<std::unique_ptr<TokenStream>> streams;
+  int refused = 0;
+  for (int i = 0; i < 40; ++i) {
+    auto stream = fake->submit(greedy(counting(100, i), 0));
+    if (stream) {
+      streams.push_back(*std::move(stream));
+    } else {
+      ++refused;
+      EXPECT_EQ(stream.error().kind(), ErrorKind::exhausted);
+      EXPECT_TRUE(stream.error().message().starts_with("the queue is full: 4 of 4 places are taken"));
+    }
+  }
+  EXPECT_GT(refused, 0);
+  for (const auto& stream : streams) EXPECT_EQ(read_all(*stream, 1)[0].finish, FinishReason::length);
+  Request many = greedy(counting(8));
+  many.sampling.n = 5;
+  EXPECT_EQ(fake->submit(many).error().message(), "n is 5, but only 4 continuations may wait");
+}
+
+TEST(Engine, LogitsOfEveryPositionWhateverTheChunks) {
+  const std::vector<std::int32_t> ids = counting(100);
+  for (const int chunk : {1, 7, 64, 200}) {
+    EngineConfig config = small_config(20);
+    config.max_num_batched_tokens = chunk;
+    FakeEngine fake = make({.windows = {0}}, config);
+    for (const std::optional<int> decode_from :
+         {std::optional<int>(), std::optional<int>(0), std::optional<int>(50), std::optional<int>(100)}) {
+      const int before = fake.model->forwards;
+      const auto logits = fake->logits(ids, decode_from);
+      ASSERT_TRUE(logits) << logits.error().message();
+      ASSERT_EQ(logits->size(), 100u * 40u);
+      for (std::size_t i = 0; i < ids.size(); ++i)
+        ASSERT_EQ(std::vector<float>(logits->begin() + static_cast<std::ptrdiff_t>(i) * 40,
+                                     logits->begin() + static_cast<std::ptrdiff_t>(i + 1) * 40),
+                  fake.model->expected(std::span(ids).first(i + 1)));
+      const int prefill = decode_from.value_or(100);
+      EXPECT_EQ(fake.model->forwards - before, (prefill + chunk - 1) / chunk + (100 - prefill));
+    }
+  }
+}
+
+TEST(Engine, LogitsNameWhatIsWrong) {
+  FakeEngine fake = make({}, small_config(64));
+  EXPECT_EQ(fake->logits({}, {}).error().message(), "there are no tokens to compute logits of");
+  EXPECT_EQ(fake->logits(counting(129), {}).error().message(),
+            "This model's maximum context length is 128 tokens, but there are 129 tokens to compute logits of");
+  EXPECT_EQ(fake->logits({3, 40}, {}).error().message(),
+            "entry 1 of the tokens is token 40, but the vocabulary ends at 39");
+  EXPECT_EQ(fake->logits({3, 4}, 3).error().message(),
+            "decode_from is 3: it must be between 0 and the 2 tokens there are");
+  EXPECT_EQ(fake->logits(counting(128), {})->size(), 128u * 40u);
+}
+
+TEST(Engine, LogprobsAreOfTheUnchangedLogits) {
+  FakeEngine fake = make({}, small_config(64));
+  Request request = greedy(counting(20), 6);
+  request.sampling.logprobs = 3;
+  request.sampling.repetition_penalty = 2;
+  const Answer answer = ask(*fake.engine, request);
+  ASSERT_EQ(answer.logprobs.size(), 6u);
+  std::vector<std::int32_t> history = request.prompt;
+  for (std::size_t i = 0; i < 6; ++i) {
+    const std::vector<float> logits = fake.model->expected(history);
+    EXPECT_EQ(answer.logprobs[i].logprob, log_softmax(logits, answer.tokens[i]));
+    ASSERT_EQ(answer.logprobs[i].top.size(), 3u);
+    EXPECT_EQ(answer.logprobs[i].top[0].first, std::max_element(logits.begin(), logits.end()) - logits.begin());
+    EXPECT_GE(answer.logprobs[i].top[0].second, answer.logprobs[i].top[1].second);
+    history.push_back(answer.tokens[i]);
+  }
+}
+
+// Two prompts that overlap, in both orders, cached or not: rows are always computed, never stale.
+TEST(Engine, PromptLogprobsAreComputedEvenWhenThePromptIsCached) {
+  FakeEngine fake = make({}, small_config(64));
+  for (const int size : {40, 33, 40}) {
+    Request request = greedy(counting(size), 2);
+    request.sampling.prompt_logprobs = 2;
+    const Answer answer = ask(*fake.engine, request);
+    EXPECT_EQ(answer.cached_tokens, 0);
+    ASSERT_EQ(static_cast<int>(answer.prompt_logprobs.size()), size);
+    EXPECT_TRUE(answer.prompt_logprobs[0].top.empty());
+    for (std::size_t i = 1; i < request.prompt.size(); ++i) {
+      EXPECT_EQ(answer.prompt_logprobs[i].logprob,
+                log_softmax(fake.model->expected(std::span(request.prompt).first(i)), request.prompt[i]));
+      EXPECT_EQ(answer.prompt_logprobs[i].top.size(), 2u);
+    }
+  }
+}
+
+TEST(Engine, RequestsWithoutSeedDifferAndRepeatWithTheEngineSeed) {
+  const auto run = [](std::uint64_t seed) {
+    EngineConfig config = small_config(64);
+    config.seed = seed;
+    FakeEngine fake = make({}, config);
+    Request request = greedy(counting(8), 12);
+    request.sampling.temperature = 1;
+    return std::pair(ask(*fake.engine, request).tokens, ask(*fake.engine, request).tokens);
+  };
+  const auto [a, b] = run(1);
+  EXPECT_NE(a, b);
+  EXPECT_EQ(run(1), std::pair(a, b));
+  EXPECT_NE(run(2).first, a);
+}
+
+TEST(Engine, StatisticsAreTrueOnceAnEventWasRead) {
+  FakeEngine fake = make({}, small_config(64));
+  ask(*fake.engine, greedy(counting(20), 5));
+  const EngineStats stats = fake->stats();
+  EXPECT_EQ(stats.prompt_tokens, 20u);
+  EXPECT_EQ(stats.generated_tokens, 5u);
+  EXPECT_EQ(stats.steps, 5u);
+  EXPECT_EQ(stats.running, 0);
+  EXPECT_EQ(stats.waiting, 0);
+  EXPECT_EQ(stats.pages_total, 64);
+  EXPECT_EQ(stats.pages_cached, 3);  // 24 tokens were computed
+  EXPECT_EQ(stats.pages_free, 61);
+  EXPECT_EQ(stats.layers.size(), 1u);
+}
+
+TEST(Engine, ManyThreadsMaySubmitReadCancelAndAsk) {
+  EngineConfig config = small_config(20);
+  config.max_model_len = 64;
+  FakeEngine fake = make({.max_positions = 64, .eos = {0}}, config);
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&fake, &wrong, t] {
+      Random random(static_cast<unsigned>(t));
+      for (int i = 0; i < 40; ++i) {
+        const Request request = random_request(random, 64);
+        auto stream = fake->submit(request);
+        if (!stream) {
+          ++wrong;
+          continue;
+        }
+        if (i % 5 == 0) continue;
+        fake->stats();
+        if (i % 7 == 0) fake->reset_prefix_cache();
+        if (i % 11 == 0 && !fake->logits(counting(10), 5)) ++wrong;
+        const auto answers = read_all(**stream, request.sampling.n);
+        if (answers[0].tokens != expected_answer(*fake.model, request, 64).tokens) ++wrong;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(Engine, ALengthThatDoesNotFitIsRefusedWithTheBytesItNeeds) {
+  EngineConfig config = small_config(15);
+  config.max_model_len = 128;
+  const auto fake = make_fake_engine({}, config);
+  ASSERT_FALSE(fake);
+  EXPECT_EQ(
+      fake.error().message(),
+      "one request of --max-model-len 128 needs 4.2 KiB (4352 bytes) of KV cache, but --kv-cache-memory-bytes gives "
+      "4096 bytes: at most 120 tokens fit");
+  config.max_model_len.reset();
+  EXPECT_EQ(make(FakeEngineSpec{}, config)->facts().max_model_len, 120);
+}
+
+}  // namespace
+}  // namespace octavo

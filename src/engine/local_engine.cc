@@ -1,0 +1,246 @@
+#include "engine/local_engine.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "base/log.h"
+#include "engine/cache_layout.h"
+#include "engine/engine_loop.h"
+#include "engine/memory_plan.h"
+#include "engine/request_check.h"
+
+namespace octavo {
+namespace {
+
+// Rows of logits beyond one a sequence that a step has memory for: prompt logprobs come in chunks of at least this.
+constexpr int kSpareRows = 64;
+
+class LocalEngine final : public Engine {
+ public:
+  LocalEngine(LoadedModel loaded, const EngineConfig& config, EngineFacts facts)
+      : loaded_(std::move(loaded)), config_(config), facts_(std::move(facts)), inbox_(config.max_queued) {}
+  ~LocalEngine() override {
+    loop_.reset();  // joins the thread while what it works with is still there
+  }
+
+  Status start(std::unique_ptr<KvStore> store, const std::vector<AttentionShape>& group_shapes,
+               const StepLimits& limits);
+
+  const ModelSpec& spec() const override { return loaded_.model->spec(); }
+  const EngineFacts& facts() const override { return facts_; }
+  EngineStats stats() const override;
+  Result<std::unique_ptr<TokenStream>> submit(Request request) override;
+  void reset_prefix_cache() override;
+  Result<std::vector<float>> logits(const std::vector<std::int32_t>& ids, std::optional<int> decode_from) override;
+
+ private:
+  Result<std::shared_ptr<Sequence>> make_job(const std::vector<std::int32_t>& ids, std::optional<int> decode_from);
+
+  LoadedModel loaded_;
+  EngineConfig config_;
+  EngineFacts facts_;
+  std::string cache_identity_;
+  std::unique_ptr<KvStore> store_;
+  std::unique_ptr<Runner> runner_;
+  Inbox inbox_;
+  std::unique_ptr<EngineLoop> loop_;
+};
+
+Status LocalEngine::start(std::unique_ptr<KvStore> store, const std::vector<AttentionShape>& group_shapes,
+                          const StepLimits& limits) {
+  store_ = std::move(store);
+  cache_identity_ = store_->identity();
+  const RunnerParts parts{*loaded_.backend, *loaded_.model, *store_, loaded_.compute, group_shapes};
+  OCTAVO_TRY(runner_, Runner::create(parts, limits));
+  facts_.activation_bytes = runner_->activation_bytes();
+  facts_.kv_cache_bytes = store_->bytes();
+  const SchedulerLimits scheduler{.max_tokens = limits.max_tokens,
+                                  .max_seqs = config_.max_num_seqs,
+                                  .max_rows = limits.max_rows,
+                                  .prefix_caching = config_.prefix_caching};
+  loop_ = std::make_unique<EngineLoop>(*store_, *runner_, inbox_, scheduler, spec().vocab,
+                                       static_cast<int>(spec().layers.size()));
+  return {};
+}
+
+EngineStats LocalEngine::stats() const {
+  EngineStats stats = loop_->stats();
+  stats.waiting = inbox_.queued();
+  return stats;
+}
+
+Result<std::unique_ptr<TokenStream>> LocalEngine::submit(Request request) {
+  OCTAVO_TRY(check_request(request, {.vocab = spec().vocab, .max_model_len = facts_.max_model_len}));
+  const int n = request.sampling.n;
+  if (n > config_.max_queued)
+    return Error("n is " + std::to_string(n) + ", but only " + std::to_string(config_.max_queued) +
+                 " continuations may wait");
+  try {
+    const SequenceSource source{.number = inbox_.next_number(),
+                                .engine_seed = config_.seed,
+                                .max_model_len = facts_.max_model_len,
+                                .eos = spec().eos,
+                                .cache_identity = cache_identity_};
+    auto queue = std::make_shared<TokenQueue>(n);
+    InboxItem item;
+    item.sequences = make_sequences(std::move(request), source, queue);
+    auto stream = make_token_stream(std::move(queue));
+    OCTAVO_TRY(inbox_.put(std::move(item)));
+    return stream;
+  } catch (const std::bad_alloc&) {
+    return Error("not enough memory for this request", ErrorKind::exhausted);
+  }
+}
+
+void LocalEngine::reset_prefix_cache() {
+  InboxItem item;
+  item.forget_prefixes = true;
+  // An engine that has stopped has no cache to forget.
+  if (const Status put = inbox_.put(std::move(item)); !put)
+    log::debug("prefix cache not reset", {{"why", put.error().message()}});
+}
+
+Result<std::shared_ptr<Sequence>> LocalEngine::make_job(const std::vector<std::int32_t>& ids,
+                                                        std::optional<int> decode_from) {
+  const int size = static_cast<int>(ids.size());
+  if (ids.empty()) return Error("there are no tokens to compute logits of");
+  if (ids.size() > static_cast<std::size_t>(facts_.max_model_len))
+    return Error("This model's maximum context length is " + std::to_string(facts_.max_model_len) +
+                 " tokens, but there are " + std::to_string(ids.size()) + " tokens to compute logits of");
+  OCTAVO_TRY(check_token_ids(ids, "the tokens", spec().vocab));
+  if (decode_from && (*decode_from < 0 || *decode_from > size))
+    return Error("decode_from is " + std::to_string(*decode_from) + ": it must be between 0 and the " +
+                 std::to_string(size) + " tokens there are");
+  auto sequence = std::make_shared<Sequence>();
+  sequence->number = inbox_.next_number();
+  sequence->id = "logits-" + std::to_string(sequence->number);
+  sequence->tokens = ids;
+  sequence->prompt_size = size;
+  sequence->root = root_hash(cache_identity_, "", "");
+  sequence->job = std::make_shared<LogitsJob>();
+  sequence->job->decode_from = decode_from.value_or(size);
+  sequence->job->logits.resize(ids.size() * static_cast<std::size_t>(spec().vocab));
+  return sequence;
+}
+
+Result<std::vector<float>> LocalEngine::logits(const std::vector<std::int32_t>& ids, std::optional<int> decode_from) {
+  try {
+    OCTAVO_TRY(const std::shared_ptr<Sequence> sequence, make_job(ids, decode_from));
+    InboxItem item;
+    item.sequences = {sequence};
+    item.needs_rows = std::min(config_.max_num_batched_tokens, sequence->size());
+    OCTAVO_TRY(inbox_.put(std::move(item)));
+    OCTAVO_TRY(sequence->job->wait());
+    return std::move(sequence->job->logits);
+  } catch (const std::bad_alloc&) {
+    return Error("not enough memory for the logits of " + std::to_string(ids.size()) + " tokens", ErrorKind::exhausted);
+  }
+}
+
+Status check_config(const EngineConfig& config) {
+  const auto check_count = [](const char* flag, std::int64_t value, std::int64_t most) -> Status {
+    if (value >= 1 && value <= most) return {};
+    return Error(std::string(flag) + " " + std::to_string(value) + ": it must be between 1 and " +
+                 std::to_string(most));
+  };
+  OCTAVO_TRY(check_count("--max-num-seqs", config.max_num_seqs, 1 << 16));
+  OCTAVO_TRY(check_count("--max-num-batched-tokens", config.max_num_batched_tokens, 1 << 20));
+  OCTAVO_TRY(check_count("the length of the queue", config.max_queued, 1 << 24));
+  const bool power_of_two = config.page_size > 0 && (config.page_size & (config.page_size - 1)) == 0;
+  if (!power_of_two || config.page_size < 8 || config.page_size > 1024)
+    return Error("--block-size " + std::to_string(config.page_size) + ": it must be a power of two from 8 to 1024");
+  return {};
+}
+
+void log_choices(const EngineFacts& facts, const CacheLayout& layout, const MemoryPlan& plan) {
+  for (const std::string& line : facts.kv_report) log::info("kv cache", {{"layers", line}});
+  log::info("kv capacity", {{"tokens", facts.capacity_tokens}, {"derivation", facts.capacity_derivation}});
+  log::info("context", {{"max_model_len", facts.max_model_len}, {"reason", plan.length_reason}});
+  log::info("memory", {{"weight_bytes", facts.weight_bytes},
+                       {"kv_cache_bytes", facts.kv_cache_bytes},
+                       {"activation_bytes", facts.activation_bytes}});
+  if (layout.num_uncalibrated > 0)
+    log::warn(
+        "kv cache uncalibrated",
+        {{"layers", layout.num_uncalibrated},
+         {"why", "8-bit floating cache without scales in the checkpoint: 1.0 is used and large values saturate"}});
+  if (layout.num_unused_scales > 0)
+    log::info("kv scales not needed",
+              {{"layers", layout.num_unused_scales}, {"why", "this cache dtype takes no given scale"}});
+}
+
+StepLimits step_limits(const EngineConfig& config, int num_groups) {
+  StepLimits limits;
+  limits.max_tokens = config.max_num_batched_tokens;
+  limits.max_seqs = std::min(config.max_num_seqs, config.max_num_batched_tokens);
+  limits.max_pages = 1;
+  limits.max_rows = std::min(limits.max_tokens, config.max_num_seqs + kSpareRows);
+  limits.page_size = config.page_size;
+  limits.num_groups = num_groups;
+  return limits;
+}
+
+// What the activations of the largest step take, measured with a cache of one page.
+Result<std::size_t> measure_activations(LoadedModel& loaded, const CacheLayout& layout, const StepLimits& limits,
+                                        int page_size) {
+  StoreSpec spec{.groups = layout.groups,
+                 .num_pages = std::vector<std::int32_t>(layout.groups.size(), 2),
+                 .scales = loaded.model->kv_scales(),
+                 .page_size = page_size};
+  OCTAVO_TRY(const auto store, KvStore::create(loaded.backend->device(), std::move(spec)));
+  return Runner::measure({*loaded.backend, *loaded.model, *store, loaded.compute, layout.group_shapes}, limits);
+}
+
+EngineFacts make_facts(const LoadedModel& loaded, const EngineConfig& config, const CacheLayout& layout,
+                       const MemoryPlan& plan) {
+  EngineFacts facts;
+  facts.compute = loaded.compute;
+  facts.max_model_len = plan.max_model_len;
+  facts.page_size = config.page_size;
+  facts.capacity_tokens = plan.capacity_tokens;
+  facts.capacity_derivation = plan.derivation;
+  facts.kv_bytes_per_token = plan.bytes_per_token;
+  facts.weight_bytes = loaded.weight_bytes;
+  facts.load_seconds = loaded.load_seconds;
+  facts.layers = layout.layers;
+  facts.kv_report = layout.report;
+  return facts;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> make_local_engine(LoadedModel loaded, const EngineConfig& config) {
+  OCTAVO_TRY(check_config(config));
+  const std::vector<KvScales> scales = loaded.model->kv_scales();
+  OCTAVO_TRY(const CacheLayout layout, make_cache_layout({.spec = loaded.model->spec(),
+                                                          .choice = config.kv_cache,
+                                                          .skip_layers = config.skip_layers,
+                                                          .compute = loaded.compute,
+                                                          .scales = scales,
+                                                          .page_size = config.page_size}));
+  for (const AttentionShape& shape : layout.layer_shapes) OCTAVO_TRY(loaded.backend->supports(shape));
+  StepLimits limits = step_limits(config, static_cast<int>(layout.groups.size()));
+  OCTAVO_TRY(const std::size_t activations, measure_activations(loaded, layout, limits, config.page_size));
+  const auto available = static_cast<std::int64_t>(loaded.available_bytes) - static_cast<std::int64_t>(activations);
+  OCTAVO_TRY(const MemoryPlan plan, plan_memory({.groups = layout.groups,
+                                                 .page_size = config.page_size,
+                                                 .model_positions = loaded.model->spec().max_positions,
+                                                 .max_model_len = config.max_model_len,
+                                                 .kv_cache_bytes = config.kv_cache_bytes,
+                                                 .max_num_seqs = config.max_num_seqs,
+                                                 .max_num_batched_tokens = config.max_num_batched_tokens,
+                                                 .available_bytes = std::max<std::int64_t>(available, 0)}));
+  limits.max_pages = (plan.max_model_len + config.page_size - 1) / config.page_size;
+  OCTAVO_TRY(auto store, KvStore::create(loaded.backend->device(), {.groups = layout.groups,
+                                                                    .num_pages = plan.num_pages,
+                                                                    .scales = scales,
+                                                                    .page_size = config.page_size}));
+  EngineFacts facts = make_facts(loaded, config, layout, plan);
+  auto engine = std::make_unique<LocalEngine>(std::move(loaded), config, std::move(facts));
+  OCTAVO_TRY(engine->start(std::move(store), layout.group_shapes, limits));
+  log_choices(engine->facts(), layout, plan);
+  return std::unique_ptr<Engine>(std::move(engine));
+}
+
+}  // namespace octavo

@@ -1,0 +1,80 @@
+#include "engine/plan_writer.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace octavo {
+namespace {
+
+void write_tokens(StepPlan& plan) {
+  for (const PlannedSequence& entry : plan.sequences) {
+    const auto begin = entry.sequence->tokens.begin() + entry.first;
+    plan.ids.insert(plan.ids.end(), begin, begin + entry.count);
+    for (int i = 0; i < entry.count; ++i) plan.positions.push_back(entry.first + i);
+  }
+}
+
+void write_pages(StepPlan& plan, const KvLedger& ledger) {
+  plan.groups.resize(static_cast<std::size_t>(ledger.num_pools()));
+  for (int pool = 0; pool < ledger.num_pools(); ++pool) {
+    PlannedPages& group = plan.groups[static_cast<std::size_t>(pool)];
+    for (const PlannedSequence& entry : plan.sequences) {
+      const auto pages = ledger.pages(entry.sequence->cache, pool);
+      group.pages.insert(group.pages.end(), pages.begin(), pages.end());
+      group.begin.push_back(group.pages.size());
+    }
+  }
+}
+
+// The last token of a sequence: the next one is drawn from its row.
+void write_sampled_rows(StepPlan& plan) {
+  std::int32_t row = 0;
+  for (std::size_t e = 0; e < plan.sequences.size(); ++e) {
+    const PlannedSequence& entry = plan.sequences[e];
+    const Sequence& sequence = *entry.sequence;
+    row += entry.count;
+    if (entry.context() < sequence.size() || sequence.job) continue;
+    sequence.sampler.append_row(plan.sampling, sequence.size(), sequence.generated());
+    plan.rows.push_back(
+        {.entry = e, .token_row = row - 1, .position = entry.context() - 1, .top = sequence.logprobs.value_or(-1)});
+  }
+}
+
+// Rows of prompt tokens whose logits or log-probabilities were asked for and not yet delivered.
+void write_extra_rows(StepPlan& plan) {
+  std::int32_t row = 0;
+  for (std::size_t e = 0; e < plan.sequences.size(); ++e) {
+    const PlannedSequence& entry = plan.sequences[e];
+    const Sequence& sequence = *entry.sequence;
+    const int end = std::min(entry.context(), sequence.extra_rows_end());
+    for (int position = std::max(entry.first, sequence.rows_done); position < end; ++position) {
+      PlannedRow extra{.entry = e, .token_row = row + position - entry.first, .position = position};
+      const auto at = static_cast<std::size_t>(position);
+      if (sequence.job) {
+        extra.logits_to = sequence.job->logits.data() + at * (sequence.job->logits.size() / sequence.tokens.size());
+      } else {
+        extra.next_id = sequence.tokens[at + 1];
+        extra.top = *sequence.prompt_logprobs;
+      }
+      plan.rows.push_back(extra);
+    }
+    row += entry.count;
+  }
+}
+
+}  // namespace
+
+StepPlan write_plan(std::vector<PlannedSequence> entries, const KvLedger& ledger) {
+  StepPlan plan;
+  plan.sequences = std::move(entries);
+  const auto end_of_decodes = std::stable_partition(plan.sequences.begin(), plan.sequences.end(),
+                                                    [](const PlannedSequence& entry) { return entry.count == 1; });
+  plan.num_decodes = static_cast<int>(end_of_decodes - plan.sequences.begin());
+  write_tokens(plan);
+  write_pages(plan, ledger);
+  write_sampled_rows(plan);
+  write_extra_rows(plan);
+  return plan;
+}
+
+}  // namespace octavo

@@ -1,0 +1,100 @@
+#include "engine/token_stream.h"
+
+#include <new>
+#include <utility>
+
+#include "engine/token_queue.h"
+
+namespace octavo {
+
+TokenQueue::TokenQueue(int num_continuations)
+    : cancelled_(static_cast<std::size_t>(num_continuations)),
+      finished_(static_cast<std::size_t>(num_continuations)),
+      lost_(static_cast<std::size_t>(num_continuations)),
+      open_(num_continuations) {}
+
+void TokenQueue::push(TokenEvent event) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto index = static_cast<std::size_t>(event.index);
+    if (finished_[index]) return;
+    finished_[index] = event.finish.has_value();
+    try {
+      events_.push_back(std::move(event));
+    } catch (const std::bad_alloc&) {
+      finished_[index] = true;
+      lost_[index] = true;
+      cancelled_[index].store(true, std::memory_order_relaxed);
+    }
+  }
+  changed_.notify_all();
+}
+
+std::optional<TokenEvent> TokenQueue::next(std::optional<std::chrono::steady_clock::time_point> deadline,
+                                           bool& timed_out) {
+  std::unique_lock lock(mutex_);
+  timed_out = false;
+  for (;;) {
+    if (!events_.empty()) {
+      TokenEvent event = std::move(events_.front());
+      events_.pop_front();
+      if (event.finish) --open_;
+      return event;
+    }
+    if (open_ == 0) return std::nullopt;
+    for (std::size_t i = 0; i < lost_.size(); ++i) {
+      if (!lost_[i]) continue;
+      lost_[i] = false;
+      --open_;
+      TokenEvent event;
+      event.index = static_cast<int>(i);
+      event.finish = FinishReason::failed;
+      event.failure = "out of memory";
+      return event;
+    }
+    if (!deadline) {
+      changed_.wait(lock);
+    } else if (changed_.wait_until(lock, *deadline) == std::cv_status::timeout && events_.empty()) {
+      timed_out = true;
+      return std::nullopt;
+    }
+  }
+}
+
+void TokenQueue::cancel() {
+  for (auto& flag : cancelled_) flag.store(true, std::memory_order_relaxed);
+}
+
+void TokenQueue::cancel_index(int index) {
+  if (index >= 0 && static_cast<std::size_t>(index) < cancelled_.size())
+    cancelled_[static_cast<std::size_t>(index)].store(true, std::memory_order_relaxed);
+}
+
+namespace {
+
+class QueueReader final : public TokenStream {
+ public:
+  explicit QueueReader(std::shared_ptr<TokenQueue> queue) : queue_(std::move(queue)) {}
+  ~QueueReader() override { queue_->cancel(); }
+
+  std::optional<TokenEvent> next() override {
+    bool timed_out = false;
+    return queue_->next(std::nullopt, timed_out);
+  }
+  std::optional<TokenEvent> next_for(std::chrono::milliseconds limit, bool& timed_out) override {
+    return queue_->next(std::chrono::steady_clock::now() + limit, timed_out);
+  }
+  void cancel() override { queue_->cancel(); }
+  void cancel_index(int index) override { queue_->cancel_index(index); }
+
+ private:
+  std::shared_ptr<TokenQueue> queue_;
+};
+
+}  // namespace
+
+std::unique_ptr<TokenStream> make_token_stream(std::shared_ptr<TokenQueue> queue) {
+  return std::make_unique<QueueReader>(std::move(queue));
+}
+
+}  // namespace octavo
