@@ -214,7 +214,7 @@ void add_engine_rows(std::vector<FlagRow>& rows) {
                   "long prompts are always prefilled in chunks"});
   rows.push_back({"--trust-remote-code", "", "", "off", checkpoint, refused(), Effect::no_effect,
                   "no code of a checkpoint is ever run"});
-  rows.push_back({"--tensor-parallel-size,-tp", "COUNT", "ranks that share the model; only 1", "1", kEngineCommands,
+  rows.push_back({"--tensor-parallel-size", "COUNT", "ranks that share the model; only 1", "1", kEngineCommands,
                   set_tensor_parallel});
 }
 
