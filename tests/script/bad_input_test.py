@@ -104,17 +104,17 @@ class SizeTest(BadInputTest):
         self.assert_refuses(octavo("run", self.model, "-p", "hello", "--max-model-len", 2**40))
 
     def test_weights_beyond_all_memory(self):
-        checkpoints.change_json(
-            self.model / "config.json",
-            hidden_size=65536,
-            intermediate_size=262144,
-            num_hidden_layers=400,
-            vocab_size=262144,
-            num_attention_heads=512,
-            num_key_value_heads=64,
-            head_dim=128,
-        )
-        self.assert_refuses(octavo("run", self.model, "-p", "hello", "--load-format", "dummy"), "memory")
+        """One tensor too large, and many that would each fit: known before the first is made."""
+        large = dict(vocab_size=32000, head_dim=128)
+        for sizes in (
+            dict(hidden_size=65536, intermediate_size=262144, num_hidden_layers=400, num_attention_heads=512),
+            dict(hidden_size=8192, intermediate_size=28672, num_hidden_layers=400, num_attention_heads=64),
+        ):
+            with self.subTest(sizes["hidden_size"]):
+                checkpoints.change_json(self.model / "config.json", **large, **sizes, num_key_value_heads=8)
+                self.assert_refuses(
+                    octavo("run", self.model, "-p", "hello", "--load-format", "dummy", timeout=20), "GiB", "weights"
+                )
 
 
 class StreamTest(BadInputTest):
@@ -126,7 +126,7 @@ class StreamTest(BadInputTest):
         ("template",),
         ("run", "-p", "hello", "--max-tokens", 20),
     )
-    STDIN = {"tokenize": b"hello", "template": b'{"messages": []}'}
+    STDIN = {"tokenize": b"hello", "template": b'{"messages": [{"role": "user", "content": "hello"}]}'}
 
     def start(self, command):
         name, *flags = command
