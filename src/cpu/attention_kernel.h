@@ -12,7 +12,8 @@ class AttentionKernel {
  public:
   explicit AttentionKernel(const AttentionUnit& unit)
       : unit_(unit),
-        tile_(unit),
+        keys_(unit, unit.key, true),
+        values_(unit, unit.value, false),
         rows_(unit.tokens * unit.heads),
         width_(unit.key.width),
         value_width_(unit.value.width) {}
@@ -44,6 +45,7 @@ class AttentionKernel {
   using F = typename V::F;
   static constexpr int kRows = V::kAttentionRows;
   static constexpr int kVecs = V::kAttentionVecs;
+  static constexpr int kTileVecs = kTileKeys / V::kLanes;
   static constexpr float kNone = -__builtin_inff();
 
   std::int64_t position_of(int row) const { return unit_.position + row / unit_.heads; }
@@ -76,7 +78,9 @@ class AttentionKernel {
     if (start > last || oldest >= start + kTileKeys) return;
     const std::int64_t begin = oldest > start ? oldest - start : 0;
     const std::int64_t end = last - start + 1 < kTileKeys ? last - start + 1 : kTileKeys;
-    tile_.load(start, static_cast<int>(begin) / kBlockKeys * kBlockKeys, static_cast<int>(end));
+    const int aligned = static_cast<int>(begin) / kBlockKeys * kBlockKeys;
+    keys_.load(start, aligned, static_cast<int>(end), rows_ <= kRows);
+    values_.load(start, aligned, static_cast<int>(end), rows_ <= kRows);
 
     int first = rows_;
     int past = 0;
@@ -104,36 +108,53 @@ class AttentionKernel {
   }
 
   int scores(int row, int left) {
+    switch (keys_.numbers()) {
+      case TileNumbers::f32:
+        return scores_of<TileF32<V>>(row, left);
+      case TileNumbers::f16:
+        return scores_of<TileF16<V>>(row, left);
+      case TileNumbers::bf16:
+        return scores_of<TileBf16<V>>(row, left);
+      case TileNumbers::int8:
+        return scores_of<TileInt8<V>>(row, left);
+    }
+    return left;
+  }
+
+  template <class Keys>
+  int scores_of(int row, int left) {
     switch (left < kRows ? left : kRows) {
       case 1:
-        return scores_block<1>(row);
+        return scores_block<1, Keys>(row);
       case 2:
-        return scores_block<2>(row);
+        return scores_block<2, Keys>(row);
       case 3:
-        return scores_block<3>(row);
+        return scores_block<3, Keys>(row);
       case 4:
-        return scores_block<4>(row);
+        return scores_block<4, Keys>(row);
       case 5:
-        return scores_block<5>(row);
+        return scores_block<5, Keys>(row);
       default:
-        return scores_block<6>(row);
+        return scores_block<6, Keys>(row);
     }
   }
 
-  template <int kCount>
+  template <int kCount, class Keys>
   int scores_block(int row) {
     const float* q = queries_ + row * width_;
     for (int begin = 0; begin < kTileKeys; begin += kVecs * V::kLanes) {
+      const void* blocks[kVecs];
       F sums[kCount][kVecs];
+#pragma GCC unroll 8
+      for (int v = 0; v < kVecs; ++v) blocks[v] = keys_.block((begin + v * V::kLanes) / kBlockKeys);
 #pragma GCC unroll 8
       for (int r = 0; r < kCount; ++r)
 #pragma GCC unroll 8
         for (int v = 0; v < kVecs; ++v) sums[r][v] = V::zero();
-      const float* keys = tile_.keys() + begin;
-      for (int d = 0; d < width_; ++d, keys += kTileKeys) {
+      for (int d = 0; d < width_; ++d) {
         F k[kVecs];
 #pragma GCC unroll 8
-        for (int v = 0; v < kVecs; ++v) k[v] = V::load(keys + v * V::kLanes);
+        for (int v = 0; v < kVecs; ++v) k[v] = Keys::at(blocks[v], d * kBlockKeys + v * V::kLanes % kBlockKeys);
 #pragma GCC unroll 8
         for (int r = 0; r < kCount; ++r) {
           F one = V::all(q[r * width_ + d]);
@@ -152,19 +173,19 @@ class AttentionKernel {
 
   // Scores of a row become probabilities relative to its running maximum; what was summed before shrinks with it.
   void softmax(int row) {
-    const int low = low_[row];
-    const int high = high_[row];
     float* s = scores_ + row * kTileKeys;
+    const F scale = V::all(unit_.scale * unit_.key.scale * keys_.factor());
     const bool scaled_keys = unit_.key.scale_offset >= 0;
-    const F scale = V::all(unit_.scale * unit_.key.scale * tile_.factor_of(unit_.key.kind));
+    const bool masked = low_[row] > 0 || high_[row] < kTileKeys;
+    F x[kTileVecs];
     F most = V::all(kNone);
-    for (int i = 0; i < kTileKeys; i += V::kLanes) {
-      F x = V::mul(V::load(s + i), scale);
-      if (scaled_keys) x = V::mul(x, V::load(tile_.key_scales() + i));
-      if (unit_.soft_cap > 0) x = capped(x);
-      if (i < low || i + V::kLanes > high) x = V::select_range(i, low, high, x, V::all(kNone));
-      V::store(s + i, x);
-      most = V::max(most, x);
+#pragma GCC unroll 8
+    for (int i = 0; i < kTileVecs; ++i) {
+      x[i] = V::mul(V::load(s + i * V::kLanes), scale);
+      if (scaled_keys) x[i] = V::mul(x[i], V::load(keys_.scales() + i * V::kLanes));
+      if (unit_.soft_cap > 0) x[i] = capped(x[i]);
+      if (masked) x[i] = V::select_range(i * V::kLanes, low_[row], high_[row], x[i], V::all(kNone));
+      most = V::max(most, x[i]);
     }
     const float tile_max = V::max_lane(most);
     if (tile_max > max_[row]) {
@@ -173,11 +194,12 @@ class AttentionKernel {
     }
     const F max = V::all(max_[row]);
     F sum = V::load(sum_ + row * V::kLanes);
-    for (int i = 0; i < kTileKeys; i += V::kLanes) {
-      F p = V::exp(V::sub(V::load(s + i), max));
+#pragma GCC unroll 8
+    for (int i = 0; i < kTileVecs; ++i) {
+      F p = V::exp(V::sub(x[i], max));
       sum = V::add(sum, p);
-      if (unit_.value.scale_offset >= 0) p = V::mul(p, V::load(tile_.value_scales() + i));
-      V::store(s + i, p);
+      if (unit_.value.scale_offset >= 0) p = V::mul(p, V::load(values_.scales() + i * V::kLanes));
+      V::store(s + i * V::kLanes, p);
     }
     V::store(sum_ + row * V::kLanes, sum);
   }
@@ -197,52 +219,70 @@ class AttentionKernel {
   }
 
   int weigh(int row, int left) {
+    switch (values_.numbers()) {
+      case TileNumbers::f32:
+        return weigh_with<TileF32<V>>(row, left);
+      case TileNumbers::f16:
+        return weigh_with<TileF16<V>>(row, left);
+      case TileNumbers::bf16:
+        return weigh_with<TileBf16<V>>(row, left);
+      case TileNumbers::int8:
+        return weigh_with<TileInt8<V>>(row, left);
+    }
+    return left;
+  }
+
+  template <class Values>
+  int weigh_with(int row, int left) {
     switch (left < kRows ? left : kRows) {
       case 1:
-        return weigh_rows<1>(row);
+        return weigh_rows<1, Values>(row);
       case 2:
-        return weigh_rows<2>(row);
+        return weigh_rows<2, Values>(row);
       case 3:
-        return weigh_rows<3>(row);
+        return weigh_rows<3, Values>(row);
       case 4:
-        return weigh_rows<4>(row);
+        return weigh_rows<4, Values>(row);
       case 5:
-        return weigh_rows<5>(row);
+        return weigh_rows<5, Values>(row);
       default:
-        return weigh_rows<6>(row);
+        return weigh_rows<6, Values>(row);
     }
   }
 
-  template <int kCount>
+  template <int kCount, class Values>
   int weigh_rows(int row) {
     int begin = 0;
     for (; begin + kVecs * V::kLanes <= value_width_; begin += kVecs * V::kLanes)
-      weigh_block<kCount, kVecs>(row, begin);
-    for (; begin < value_width_; begin += V::kLanes) weigh_block<kCount, 1>(row, begin);
+      weigh_block<kCount, kVecs, Values>(row, begin);
+    for (; begin < value_width_; begin += V::kLanes) weigh_block<kCount, 1, Values>(row, begin);
     return kCount;
   }
 
-  template <int kCount, int kWide>
+  template <int kCount, int kWide, class Values>
   void weigh_block(int row, int begin) {
     float* numbers = numbers_ + row * value_width_ + begin;
-    const float* p = scores_ + row * kTileKeys;
     F sums[kCount][kWide];
 #pragma GCC unroll 8
     for (int r = 0; r < kCount; ++r)
 #pragma GCC unroll 8
       for (int v = 0; v < kWide; ++v) sums[r][v] = V::load(numbers + r * value_width_ + v * V::kLanes);
-    const int high = high_[row];
-    for (int t = low_[row]; t < high; ++t) {
-      const float* values = tile_.values() + t * value_width_ + begin;
-      F x[kWide];
+    for (int low = low_[row], high; low < high_[row]; low = high) {
+      high = (low / kBlockKeys + 1) * kBlockKeys < high_[row] ? (low / kBlockKeys + 1) * kBlockKeys : high_[row];
+      const void* block = values_.block(low / kBlockKeys);
+      const float* p = scores_ + row * kTileKeys;
+      for (int t = low; t < high; ++t) {
+        const std::int64_t at = std::int64_t{t % kBlockKeys} * value_width_ + begin;
+        F x[kWide];
 #pragma GCC unroll 8
-      for (int v = 0; v < kWide; ++v) x[v] = V::load(values + v * V::kLanes);
+        for (int v = 0; v < kWide; ++v) x[v] = Values::at(block, at + v * V::kLanes);
 #pragma GCC unroll 8
-      for (int r = 0; r < kCount; ++r) {
-        F one = V::all(p[r * kTileKeys + t]);
-        V::hold(one);
+        for (int r = 0; r < kCount; ++r) {
+          F one = V::all(p[r * kTileKeys + t]);
+          V::hold(one);
 #pragma GCC unroll 8
-        for (int v = 0; v < kWide; ++v) sums[r][v] = V::fma(one, x[v], sums[r][v]);
+          for (int v = 0; v < kWide; ++v) sums[r][v] = V::fma(one, x[v], sums[r][v]);
+        }
       }
     }
 #pragma GCC unroll 8
@@ -285,13 +325,13 @@ class AttentionKernel {
   void store_row(int row) const {
     const float before = total_max_[row];
     float factors[V::kLanes];
-    F factor = V::all(unit_.value.scale * tile_.factor_of(unit_.value.kind) / total_sum_[row]);
+    F factor = V::all(unit_.value.scale * values_.factor() / total_sum_[row]);
     if (unit_.sinks != nullptr) {
       const float sink = unit_.sinks[row % unit_.heads];
       const float after = sink > before ? sink : before;
       const F shrunk = V::exp(V::all(before - after));
       const F sum = V::fma(V::all(total_sum_[row]), shrunk, V::exp(V::all(sink - after)));
-      factor = V::div(V::mul(shrunk, V::all(unit_.value.scale * tile_.factor_of(unit_.value.kind))), sum);
+      factor = V::div(V::mul(shrunk, V::all(unit_.value.scale * values_.factor())), sum);
     }
     V::store(factors, factor);
     const std::int64_t offset = row / unit_.heads * unit_.out_token_stride + row % unit_.heads * unit_.out_head_stride;
@@ -305,7 +345,8 @@ class AttentionKernel {
   }
 
   const AttentionUnit& unit_;
-  CacheTile<V> tile_;
+  SegmentTile<V> keys_;
+  SegmentTile<V> values_;
   const int rows_;
   const int width_;
   const int value_width_;

@@ -1,6 +1,9 @@
-// A tile of the cache as floats in the first- and second-level caches: keys [width, kTileKeys], values [kTileKeys,
-// width]. Codes become numbers once, for all query rows that read the tile; scales stay apart. Templates over a Vec,
-// for attention_kernel.h alone.
+// A tile of the cache as attention reads it: four blocks of keys, [width, 16], and of values, [16, width]. Templates
+// over a Vec, for attention_kernel.h alone.
+//
+// Many rows: codes become floats once, in a buffer that stays in the first- and second-level caches. Few rows: numbers
+// are read as they are and widened in registers, 8-bit floating codes as f16, which halves what goes through the
+// caches. The numbers are the same either way. Scales stay apart.
 #pragma once
 
 #include "cpu/attention_tile.h"
@@ -8,124 +11,169 @@
 namespace octavo::cpu {
 
 constexpr int kBlockKeys = 16;
+constexpr int kTileBlocks = kTileKeys / kBlockKeys;
+
+enum class TileNumbers : std::uint8_t { f32, f16, bf16, int8 };
 
 template <class V>
-class CacheTile {
+struct TileF32 {
+  static typename V::F at(const void* p, std::int64_t i) { return V::load(static_cast<const float*>(p) + i); }
+};
+template <class V>
+struct TileF16 {
+  static typename V::F at(const void* p, std::int64_t i) {
+    return V::from_f16(static_cast<const std::uint16_t*>(p) + i);
+  }
+};
+template <class V>
+struct TileBf16 {
+  static typename V::F at(const void* p, std::int64_t i) {
+    return V::from_bf16(static_cast<const std::uint16_t*>(p) + i);
+  }
+};
+template <class V>
+struct TileInt8 {
+  static typename V::F at(const void* p, std::int64_t i) { return V::from_i8(static_cast<const std::uint8_t*>(p) + i); }
+};
+
+// The blocks of one segment.
+template <class V>
+class SegmentTile {
  public:
-  explicit CacheTile(const AttentionUnit& unit) : unit_(unit) {}
+  SegmentTile(const AttentionUnit& unit, const CacheSegment& segment, bool keys)
+      : unit_(unit), segment_(segment), block_numbers_(std::int64_t{segment.width} * kBlockKeys), keys_(keys) {}
 
   // What an unpacked number is multiplied with besides the scale: e4m3 is unpacked 2^8 too small.
-  static float factor_of(CacheKind kind) { return kind == CacheKind::e4m3 ? 256.0f : 1.0f; }
+  float factor() const { return segment_.kind == CacheKind::e4m3 ? 256.0f : 1.0f; }
 
-  // Unpacks keys and values [begin, end) of the tile at `start`; begin is a multiple of 16. Keys up to the next
-  // multiple of 16 are unpacked with them, whatever they are; the others become zero, since scores are computed of all.
-  void load(std::int64_t start, int begin, int end) {
-    for (int at = 0; at < kTileKeys; at += kBlockKeys) {
-      if (at < begin || at >= end) {
-        for (int i = 0; i < unit_.key.width; ++i) clear(keys_ + i * kTileKeys + at);
-        clear(key_scales_ + at);
-        clear(value_scales_ + at);
-        continue;
-      }
-      const int count = end - at < kBlockKeys ? end - at : kBlockKeys;
-      unpack(unit_.key.kind, block(unit_.key, start + at, count, true), std::int64_t{unit_.key.width} * kBlockKeys,
-             keys_ + at, kTileKeys);
-      unpack(unit_.value.kind, block(unit_.value, start + at, count, false),
-             std::int64_t{unit_.value.width} * kBlockKeys, values_ + std::int64_t{at} * unit_.value.width, kBlockKeys);
-      load_scales(unit_.key, start + at, count, key_scales_ + at);
-      load_scales(unit_.value, start + at, count, value_scales_ + at);
+  // Makes [begin, end) of the tile at `start` readable; begin is a multiple of 16. Tokens up to the next multiple of 16
+  // come along, whatever they are. Blocks outside repeat one inside: scores are computed of all, and masked.
+  void load(std::int64_t start, int begin, int end, bool few_rows) {
+    const bool joined = unit_.page_size < kBlockKeys;
+    numbers_ = few_rows && !joined ? direct() : TileNumbers::f32;
+    load_blocks(start, begin, end);
+    if (nan_) [[unlikely]] {
+      numbers_ = TileNumbers::f32;
+      load_blocks(start, begin, end);
     }
   }
 
-  const float* keys() const { return keys_; }
-  const float* values() const { return values_; }
-  const float* key_scales() const { return key_scales_; }
-  const float* value_scales() const { return value_scales_; }
+  TileNumbers numbers() const { return numbers_; }
+  const void* block(int i) const { return blocks_[i]; }
+  const float* scales() const { return scales_; }  // [kTileKeys], where the cache has one a token and head
 
  private:
-  static void clear(float* sixteen) {
-    for (int i = 0; i < kBlockKeys; i += V::kLanes) V::store(sixteen + i, V::zero());
+  TileNumbers direct() const {
+    switch (segment_.kind) {
+      case CacheKind::f32:
+        return TileNumbers::f32;
+      case CacheKind::bf16:
+        return TileNumbers::bf16;
+      case CacheKind::int8:
+        return TileNumbers::int8;
+      default:
+        return TileNumbers::f16;
+    }
   }
-  static int bytes_of(CacheKind kind) { return kind == CacheKind::f32 ? 4 : kind == CacheKind::bf16 ? 2 : 1; }
-
+  int number_bytes() const { return segment_.kind == CacheKind::f32 ? 4 : segment_.kind == CacheKind::bf16 ? 2 : 1; }
   const std::uint8_t* page_at(std::int64_t position) const {
     return unit_.pages + unit_.page_table[position / unit_.page_size] * unit_.page_bytes;
   }
 
-  // The bytes of sixteen tokens; where a page has only eight, two pages' are put together.
-  const std::uint8_t* block(const CacheSegment& segment, std::int64_t position, int count, bool key) {
-    const std::int64_t bytes = std::int64_t{segment.width} * bytes_of(segment.kind);  // of a token
-    const std::int64_t place = position % unit_.page_size;
-    if (unit_.page_size >= kBlockKeys) return page_at(position) + segment.offset + place * bytes;
-    const std::int64_t run =
-        key ? unit_.page_size * bytes_of(segment.kind) : unit_.page_size * bytes;  // contiguous bytes
-    const std::int64_t runs = key ? segment.width : 1;
+  void load_blocks(std::int64_t start, int begin, int end) {
+    nan_ = false;
+    for (int i = begin / kBlockKeys; i * kBlockKeys < end; ++i) {
+      const std::int64_t position = start + i * kBlockKeys;
+      const int left = end - i * kBlockKeys;
+      load_block(i, bytes_at(position, left));
+      if (segment_.scale_offset >= 0) load_scales(position, left < kBlockKeys ? left : kBlockKeys, i);
+    }
+    for (int i = 0; i < kTileBlocks; ++i)
+      if (i * kBlockKeys < begin || i * kBlockKeys >= end) blocks_[i] = blocks_[begin / kBlockKeys];
+  }
+
+  // The bytes of sixteen tokens; where pages have only eight, those of two that hold the next `left` tokens put
+  // together.
+  const std::uint8_t* bytes_at(std::int64_t position, int left) {
+    const std::int64_t token_bytes = std::int64_t{segment_.width} * number_bytes();
+    if (unit_.page_size >= kBlockKeys)
+      return page_at(position) + segment_.offset + position % unit_.page_size * token_bytes;
+    const std::int64_t run = keys_ ? unit_.page_size * number_bytes() : unit_.page_size * token_bytes;
+    const std::int64_t runs = keys_ ? segment_.width : 1;
     const std::int64_t pages = kBlockKeys / unit_.page_size;
     for (std::int64_t p = 0; p < pages; ++p) {
-      const std::uint8_t* from =
-          p * unit_.page_size < count ? page_at(position + p * unit_.page_size) + segment.offset : nullptr;
+      const bool held = p * unit_.page_size < left;
+      const std::uint8_t* from = held ? page_at(position + p * unit_.page_size) + segment_.offset : nullptr;
       for (std::int64_t r = 0; r < runs; ++r)
-        for (std::int64_t i = 0; i < run; ++i)
-          joined_[(r * pages + p) * run + i] = from == nullptr ? std::uint8_t{0} : from[r * run + i];
+        for (std::int64_t i = 0; i < run; ++i) joined_[(r * pages + p) * run + i] = held ? from[r * run + i] : 0;
     }
     return joined_;
   }
 
-  void load_scales(const CacheSegment& segment, std::int64_t position, int count, float* to) const {
-    if (segment.scale_offset < 0) return;
-    std::uint16_t bits[kBlockKeys] = {};
-    for (int i = 0; i < count; ++i) {
-      const std::uint8_t* from = page_at(position + i) + segment.scale_offset + (position + i) % unit_.page_size * 2;
-      __builtin_memcpy(bits + i, from, 2);
+  void load_block(int i, const std::uint8_t* from) {
+    if (numbers_ == TileNumbers::f16) {
+      std::uint16_t* to = halves_ + i * block_numbers_;
+      blocks_[i] = to;
+      nan_ |= to_halves(from, to);
+    } else if (numbers_ == TileNumbers::f32 && (segment_.kind != CacheKind::f32 || from == joined_)) {
+      float* to = floats_ + i * block_numbers_;
+      blocks_[i] = to;
+      unpack(from, to);
+    } else {
+      blocks_[i] = from;
     }
-    for (int i = 0; i < kBlockKeys; i += V::kLanes) V::store(to + i, V::from_bf16(bits + i));
   }
 
-  // n numbers; each sixteen go `stride` floats after the sixteen before.
-  void unpack(CacheKind kind, const std::uint8_t* from, std::int64_t n, float* to, std::int64_t stride) {
-    switch (kind) {
+  // Whether there is a NaN that f16 does not show.
+  bool to_halves(const std::uint8_t* from, std::uint16_t* to) const {
+    if (segment_.kind == CacheKind::e4m3) return V::e4m3_as_f16(from, block_numbers_, to);
+    V::e5m2_as_f16(from, block_numbers_, to);
+    return false;
+  }
+
+  void unpack(const std::uint8_t* from, float* to) {
+    switch (segment_.kind) {
       case CacheKind::f32:
-        return each_vector(n, to, stride,
-                           [&](std::int64_t i) { return V::load(reinterpret_cast<const float*>(from) + i); });
+        return each_vector(to, [&](std::int64_t i) { return TileF32<V>::at(from, i); });
       case CacheKind::bf16:
-        return each_vector(n, to, stride, [&](std::int64_t i) {
-          return V::from_bf16(reinterpret_cast<const std::uint16_t*>(from) + i);
-        });
+        return each_vector(to, [&](std::int64_t i) { return TileBf16<V>::at(from, i); });
       case CacheKind::int8:
-        return each_vector(n, to, stride, [&](std::int64_t i) { return V::from_i8(from + i); });
-      case CacheKind::e5m2:
-        for (std::int64_t i = 0; i < n; i += 32) V::e5m2_as_f16(from + i, halves_ + i);
-        return each_vector(n, to, stride, [&](std::int64_t i) { return V::from_f16(halves_ + i); });
-      case CacheKind::e4m3:
-        return unpack_e4m3(from, n, to, stride);
+        return each_vector(to, [&](std::int64_t i) { return TileInt8<V>::at(from, i); });
+      default:
+        if (to_halves(from, halves_))
+          return each_vector(to,
+                             [&](std::int64_t i) { return V::with_e4m3_nan(from + i, TileF16<V>::at(halves_, i)); });
+        return each_vector(to, [&](std::int64_t i) { return TileF16<V>::at(halves_, i); });
     }
-  }
-
-  void unpack_e4m3(const std::uint8_t* from, std::int64_t n, float* to, std::int64_t stride) {
-    bool nan = false;
-    for (std::int64_t i = 0; i < n; i += 32) {
-      V::e4m3_as_f16(from + i, halves_ + i);
-      nan |= V::any_e4m3_nan(from + i);
-    }
-    if (nan) [[unlikely]]
-      return each_vector(n, to, stride,
-                         [&](std::int64_t i) { return V::with_e4m3_nan(from + i, V::from_f16(halves_ + i)); });
-    each_vector(n, to, stride, [&](std::int64_t i) { return V::from_f16(halves_ + i); });
   }
 
   template <class Get>
-  static void each_vector(std::int64_t n, float* to, std::int64_t stride, Get get) {
-    for (std::int64_t i = 0; i < n; i += kBlockKeys, to += stride)
-      for (int j = 0; j < kBlockKeys; j += V::kLanes) V::store(to + j, get(i + j));
+  void each_vector(float* to, Get get) const {
+    for (std::int64_t i = 0; i < block_numbers_; i += V::kLanes) V::store(to + i, get(i));
+  }
+
+  void load_scales(std::int64_t position, int count, int block) {
+    std::uint16_t bits[kBlockKeys] = {};
+    if (count == kBlockKeys && unit_.page_size >= kBlockKeys)
+      __builtin_memcpy(bits, page_at(position) + segment_.scale_offset + position % unit_.page_size * 2, sizeof bits);
+    else
+      for (int i = 0; i < count; ++i)
+        __builtin_memcpy(bits + i, page_at(position + i) + segment_.scale_offset + (position + i) % unit_.page_size * 2,
+                         2);
+    for (int i = 0; i < kBlockKeys; i += V::kLanes) V::store(scales_ + block * kBlockKeys + i, V::from_bf16(bits + i));
   }
 
   const AttentionUnit& unit_;
-  alignas(64) float keys_[kMaxHeadWidth * kTileKeys];
-  alignas(64) float values_[kTileKeys * kMaxHeadWidth];
-  alignas(64) float key_scales_[kTileKeys];
-  alignas(64) float value_scales_[kTileKeys];
-  alignas(64) std::uint16_t halves_[kMaxHeadWidth * kBlockKeys];
-  alignas(64) std::uint8_t joined_[kMaxHeadWidth * kBlockKeys * 4];
+  const CacheSegment& segment_;
+  const std::int64_t block_numbers_;
+  const bool keys_;
+  bool nan_ = false;
+  TileNumbers numbers_ = TileNumbers::f32;
+  const void* blocks_[kTileBlocks];
+  alignas(64) float scales_[kTileKeys] = {};
+  alignas(64) float floats_[kTileKeys * kMaxHeadWidth];
+  alignas(64) std::uint16_t halves_[kTileKeys * kMaxHeadWidth];
+  alignas(64) std::uint8_t joined_[kBlockKeys * kMaxHeadWidth * 4];
 };
 
 }  // namespace octavo::cpu

@@ -67,9 +67,13 @@ struct Vec {
     const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
     return _mm256_and_si256(_mm256_slli_epi16(wide, 7), _mm256_set1_epi16(static_cast<short>(0xBF80)));
   }
-  static void e4m3_as_f16(const std::uint8_t* p, std::uint16_t* out) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), sixteen_e4m3(p));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 16), sixteen_e4m3(p + 16));
+  static bool e4m3_as_f16(const std::uint8_t* p, std::int64_t n, std::uint16_t* out) {
+    __m128i most = _mm_setzero_si128();
+    for (std::int64_t i = 0; i < n; i += 16) {
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i), sixteen_e4m3(p + i));
+      most = _mm_max_epi8(most, _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + i)));
+    }
+    return _mm_movemask_epi8(_mm_cmpeq_epi8(most, _mm_set1_epi8(0x7F))) != 0;
   }
   static void e4m3(const std::uint8_t* p, F* out) {
     for (int i = 0; i < 2; ++i) {
@@ -88,8 +92,8 @@ struct Vec {
     const __m128i nan = _mm_cmpeq_epi8(codes, _mm_set1_epi8(-1));
     return _mm256_blendv_ps(x, all(__builtin_nanf("")), _mm256_castsi256_ps(_mm256_cvtepi8_epi32(nan)));
   }
-  static void e5m2_as_f16(const std::uint8_t* p, std::uint16_t* out) {
-    for (int i = 0; i < 32; i += 16) {
+  static void e5m2_as_f16(const std::uint8_t* p, std::int64_t n, std::uint16_t* out) {
+    for (std::int64_t i = 0; i < n; i += 16) {
       const __m256i wide = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + i)));
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i), _mm256_slli_epi16(wide, 8));
     }

@@ -65,14 +65,22 @@ struct Vec {
 
   // 32 codes of e4m3 as f16, 2^8 too small: exponent and mantissa shifted into their places. A NaN code comes out as
   // the finite 480 / 256: any_e4m3_nan() tells, with_e4m3_nan() mends.
-  static void e4m3_as_f16(const std::uint8_t* p, std::uint16_t* out) {
+  static __m512i halves_of_e4m3(const std::uint8_t* p) {
     const __m512i wide = _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
-    const __m512i half = _mm512_and_si512(_mm512_slli_epi16(wide, 7), _mm512_set1_epi16(static_cast<short>(0xBF80)));
-    _mm512_storeu_si512(out, half);
+    return _mm512_and_si512(_mm512_slli_epi16(wide, 7), _mm512_set1_epi16(static_cast<short>(0xBF80)));
+  }
+  // n codes of a cache, a multiple of 32; whether one of them is NaN. The cache has no negative NaN, and the other is
+  // the largest signed byte.
+  static bool e4m3_as_f16(const std::uint8_t* p, std::int64_t n, std::uint16_t* out) {
+    __m256i most = _mm256_setzero_si256();
+    for (std::int64_t i = 0; i < n; i += 32) {
+      _mm512_storeu_si512(out + i, halves_of_e4m3(p + i));
+      most = _mm256_max_epi8(most, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + i)));
+    }
+    return _mm256_cmpeq_epi8_mask(most, _mm256_set1_epi8(0x7F)) != 0;
   }
   static void e4m3(const std::uint8_t* p, F* out) {
-    const __m512i wide = _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
-    const __m512i half = _mm512_and_si512(_mm512_slli_epi16(wide, 7), _mm512_set1_epi16(static_cast<short>(0xBF80)));
+    const __m512i half = halves_of_e4m3(p);
     out[0] = _mm512_cvtph_ps(_mm512_castsi512_si256(half));
     out[1] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(half, 1));
   }
@@ -87,10 +95,12 @@ struct Vec {
     const __m128i codes = _mm_or_si128(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)), _mm_set1_epi8(-128));
     return _mm512_mask_blend_ps(_mm_cmpeq_epi8_mask(codes, _mm_set1_epi8(-1)), x, all(__builtin_nanf("")));
   }
-  // 32 codes of e5m2 as f16: the upper byte.
-  static void e5m2_as_f16(const std::uint8_t* p, std::uint16_t* out) {
-    const __m512i wide = _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
-    _mm512_storeu_si512(out, _mm512_slli_epi16(wide, 8));
+  // n codes of e5m2 as f16: the upper byte. n is a multiple of 32.
+  static void e5m2_as_f16(const std::uint8_t* p, std::int64_t n, std::uint16_t* out) {
+    for (std::int64_t i = 0; i < n; i += 32) {
+      const __m512i wide = _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + i)));
+      _mm512_storeu_si512(out + i, _mm512_slli_epi16(wide, 8));
+    }
   }
 
   // Two f16 at p as floats.
