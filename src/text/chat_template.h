@@ -25,12 +25,12 @@ namespace jinja {
 struct Program;
 }
 
+// For hostile templates; honest ones on long chats stay below a hundredth of each.
 struct TemplateLimits {
-  std::int64_t max_steps = 20'000'000;  // evaluated nodes and handled values; a long chat takes some 10,000
-  std::size_t max_output_bytes = std::size_t{64} << 20;  // of the prompt
-  std::size_t max_memory_bytes = std::size_t{512}
-                                 << 20;  // of every string and list made on the way, counted, never freed
-  int max_depth = 200;                   // nested macro calls, loops and conditions of one rendering
+  std::int64_t max_steps = 20'000'000;                    // evaluated nodes, handled elements, blocks of 256 bytes
+  std::size_t max_output_bytes = std::size_t{64} << 20;   // of the prompt
+  std::size_t max_memory_bytes = std::size_t{256} << 20;  // of all values that live at one time, the variables included
+  int max_depth = 1000;  // blocks, calls and operations inside each other; a recursive macro takes some ten a call
 };
 
 class ChatTemplate {
