@@ -13,6 +13,9 @@ constexpr std::array<std::uint64_t, 13> kLeastBytes{1, 1, 2, 2, 4, 4, 4, 1, 8, 1
 // All arrays of a file together; real vocabularies with merges stay below 2 million.
 constexpr std::uint64_t kMaxElements = std::uint64_t{1} << 26;
 
+// In a file of many gigabytes a damaged length could still lie inside the file.
+constexpr std::uint64_t kMaxStringBytes = std::uint64_t{1} << 26;
+
 bool is_float(std::uint32_t type) { return type == kF32 || type == kF64; }
 
 }  // namespace
@@ -63,6 +66,8 @@ Error GgufReader::truncated(std::uint64_t needed) const {
 Result<std::string> GgufReader::string() {
   OCTAVO_TRY(const auto length, number<std::uint64_t>());
   if (length > left()) return truncated(length);
+  if (length > kMaxStringBytes)
+    return Error("a string claims " + std::to_string(length) + " bytes; the file is damaged");
   std::string text(reinterpret_cast<const char*>(bytes_.data() + position_), length);
   position_ += length;
   return text;

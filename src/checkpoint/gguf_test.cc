@@ -192,6 +192,16 @@ Result<GgufFile> parse(const std::string& text) {
   return GgufFile::parse(exact.bytes, exact.data, "memory");
 }
 
+// In a large file a damaged length may lie inside it; a sparse file shows that nothing of that size is allocated.
+TEST(Gguf, RefusesHugeStringsInsideTheFile) {
+  const TemporaryDirectory directory;
+  GgufParts parts;
+  parts.keys = {gguf_string("k") + raw(8u) + raw(std::uint64_t{1} << 33)};
+  const std::string path = directory.write("x.gguf", parts.bytes());
+  std::filesystem::resize_file(path, std::uint64_t{1} << 34);
+  EXPECT_NE(message_of(GgufFile::open(path)).find("key \"k\": a string claims 8589934592 bytes"), std::string::npos);
+}
+
 TEST(Gguf, RefusesEveryTruncation) {
   const std::string whole = small_parts().bytes();
   for (std::size_t size = 0; size < whole.size(); ++size) EXPECT_FALSE(parse(whole.substr(0, size))) << size;
