@@ -8,7 +8,7 @@ import unittest
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
 REPORT = """<?xml version="1.0" encoding="UTF-8"?>
 <testsuite name="x">
-\t<testcase name="Ledger.Shares" classname="a" time="0.1" status="run">
+\t<testcase name="Ledger.Shares  # GetParam() = &quot;a b&quot;" classname="a" time="0.1" status="run">
 \t\t<system-out>&lt;testcase status="fail"</system-out>
 \t</testcase>
 \t<testcase name="Ledger.Fails" classname="b" time="0.1" status="fail">
