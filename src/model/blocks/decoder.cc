@@ -48,7 +48,8 @@ Status Decoder::visit(Binder& binder, const std::string& prefix) {
 
 Tensor Decoder::forward(Step& step) {
   const std::int64_t tokens = step.batch.num_tokens;
-  const Tensor residual = step.take(tokens, config_.dense.hidden);
+  // The residual stream stays in float32: rounded after every block, its errors would add up over the layers.
+  const Tensor residual = step.arena.take(DType::f32, {tokens, config_.dense.hidden});
   const Tensor x = step.take(tokens, config_.dense.hidden);
   const Tensor delta = step.take(tokens, config_.dense.hidden);
 
