@@ -339,33 +339,62 @@ TEST(Attention, LongContextsBesideShortOnes) {
   }
 }
 
+TEST(Attention, WideHeads) {
+  for (const int width : {320, 512})
+    for (const KvElem elem : {KvElem::bf16, KvElem::e4m3, KvElem::int8}) {
+      Case c{
+          .key = elem, .value = elem, .rotation = is_8bit(elem), .width = width, .value_width = width, .kv_heads = 1};
+      run(c);
+    }
+}
+
+// Runs the first sequence of `whole`, cut off at cut.context, between two others, and expects the bits of its rows in
+// `want`.
+void expect_same_bits(Path& path, const Case& whole, const Numbers& n, const Sequence& cut,
+                      const std::vector<float>& want) {
+  Case part = whole;
+  part.sequences = {{33, 1}, cut, {20, 20}};
+  Numbers m = make_numbers(part, 8);
+  const std::int64_t cached_row = std::int64_t{whole.kv_heads} * whole.width;
+  const std::int64_t row = cached_row * whole.group;
+  const std::int64_t first = cut.context - cut.length - (whole.sequences[0].context - whole.sequences[0].length);
+  m.keys[1].assign(n.keys[0].begin(), n.keys[0].begin() + cut.context * cached_row);
+  m.values[1].assign(n.values[0].begin(), n.values[0].begin() + cut.context * cached_row);
+  m.queries[1].assign(n.queries[0].begin() + first * row, n.queries[0].begin() + (first + cut.length) * row);
+  const std::vector<float> got = attention_on(path, part, m);
+  EXPECT_TRUE(std::equal(got.begin() + row, got.begin() + row * (1 + cut.length), want.begin() + first * row))
+      << describe(part) << " cut " << cut.context << " rows " << cut.length;
+}
+
 // Deterministic: whole, in chunks or token by token, alone or beside others, a row keeps its bits.
 TEST(Attention, ChunksAndBatchDoNotChangeBits) {
-  constexpr std::int32_t kTokens = 70;
   for (const KvElem elem : kElems)
     for (const int window : {0, 20}) {
       Case whole{.key = elem, .value = elem, .rotation = is_8bit(elem), .group = 3, .window = window};
-      whole.sequences = {{kTokens, kTokens}};
+      whole.sequences = {{70, 70}};
       const Numbers n = make_numbers(whole, 7);
-      const std::int64_t row = std::int64_t{whole.kv_heads} * whole.group * whole.width;
       for_each_path([&](Path& path) {
         if (!path.deterministic) return;
         const std::vector<float> want = attention_on(path, whole, n);
-        for (const Sequence& cut : {Sequence{1, 1}, {16, 16}, {17, 1}, {40, 7}, {40, 23}, {70, 1}, {70, 33}, {69, 2}}) {
-          // The same sequence cut off at `context`, between two others.
-          Case part = whole;
-          part.sequences = {{33, 1}, cut, {20, 20}};
-          Numbers m = make_numbers(part, 8);
-          m.keys[1].assign(n.keys[0].begin(), n.keys[0].begin() + cut.context * whole.kv_heads * whole.width);
-          m.values[1].assign(n.values[0].begin(), n.values[0].begin() + cut.context * whole.kv_heads * whole.width);
-          const std::int64_t first = (cut.context - cut.length) * row;
-          m.queries[1].assign(n.queries[0].begin() + first, n.queries[0].begin() + cut.context * row);
-          const std::vector<float> got = attention_on(path, part, m);
-          const bool same = std::equal(got.begin() + row, got.begin() + row * (1 + cut.length), want.begin() + first);
-          EXPECT_TRUE(same) << describe(part) << " cut " << cut.context << " rows " << cut.length;
-        }
+        for (const Sequence& cut : {Sequence{1, 1}, {16, 16}, {17, 1}, {40, 7}, {40, 23}, {70, 1}, {70, 33}, {69, 2}})
+          expect_same_bits(path, whole, n, cut, want);
       });
     }
+}
+
+// The same where a wing may split one sequence's context among threads.
+TEST(Attention, SplitsOfLongContextsDoNotChangeBits) {
+  for (const KvElem elem : {KvElem::bf16, KvElem::int8}) {
+    Case whole{.key = elem, .value = elem, .kv_heads = 1, .group = 3, .page_size = 64};
+    whole.sequences = {{2200, 40}};
+    const Numbers n = make_numbers(whole, 7);
+    for_each_path([&](Path& path) {
+      if (!path.deterministic) return;
+      const std::vector<float> want = attention_on(path, whole, n);
+      for (const Sequence& cut : {Sequence{2200, 1}, {2161, 1}, {2200, 17}, {2180, 20}})
+        expect_same_bits(path, whole, n, cut, want);
+    });
+  }
 }
 
 }  // namespace
