@@ -14,14 +14,14 @@ namespace {
 constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
 
 // Byte-level vocabularies spell printable Latin-1 as itself and the other 68 bytes as U+0100 and up, in order.
-bool spelled_as_itself(int byte) {
+constexpr bool spelled_as_itself(int byte) {
   return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || (byte >= 0xAE && byte <= 0xFF);
 }
 
 constexpr int kSpellings = 256 + 68;
 
-std::array<std::int16_t, kSpellings> byte_by_spelling() {
-  std::array<std::int16_t, kSpellings> bytes;
+constexpr std::array<std::int16_t, kSpellings> byte_by_spelling() {
+  std::array<std::int16_t, kSpellings> bytes{};
   bytes.fill(-1);
   int next = 256;
   for (int byte = 0; byte < 256; ++byte)
@@ -46,7 +46,7 @@ std::optional<char> byte_token(std::string_view text) {
 }  // namespace
 
 std::optional<std::string> bytes_of_spelling(std::string_view spelled) {
-  static const std::array<std::int16_t, kSpellings> kBytes = byte_by_spelling();
+  constexpr std::array<std::int16_t, kSpellings> kBytes = byte_by_spelling();
   if (find_invalid_utf8(spelled) != std::string_view::npos) return {};
   std::string bytes;
   for (std::size_t at = 0; at < spelled.size(); at += utf8_length(spelled[at])) {

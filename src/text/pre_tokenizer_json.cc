@@ -11,7 +11,8 @@
 namespace octavo {
 namespace {
 
-constexpr int kMaxDepth = 8;  // of sequences inside sequences
+constexpr int kMaxDepth = 8;           // of sequences inside sequences
+constexpr std::size_t kMaxSteps = 64;  // each is a level of the call stack
 using Step = PreTokenizer::Step;
 
 Result<Step> read_split(const Json& json) {
@@ -92,6 +93,8 @@ Status PreTokenizer::add_json(const Json& json, int depth) {
     for (const Json& part : *parts) OCTAVO_TRY(add_json(part, depth + 1));
     return {};
   }
+  if (steps_.size() == kMaxSteps)
+    return Error("the pre-tokenizer has more than " + std::to_string(kMaxSteps) + " steps");
   if (byte_level_)
     return Error("the pre-tokenizer " + octavo::quoted(type) + " stands behind ByteLevel, which is not supported",
                  ErrorKind::unsupported);

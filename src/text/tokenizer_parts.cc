@@ -55,7 +55,10 @@ Status split_added(const TokenizerSource& source, std::vector<AddedToken>& raw, 
       spoken[static_cast<std::size_t>(token.id)] = token.content;  // with the space mark that it takes from the text
     }
     TokenTable& seen = token.normalized ? seen_normalized : seen_raw;
-    if (!seen.add(token.content, true)) return Error("the added token " + quoted(token.content) + " occurs twice");
+    if (!seen.add(token.content, true)) {
+      if (token.normalized && !source.normalizer.empty()) continue;  // two spellings of one text: the first is found
+      return Error("the added token " + quoted(token.content) + " occurs twice");
+    }
     (token.normalized ? normalized : raw).push_back(std::move(token));
   }
   return {};

@@ -157,6 +157,12 @@ TEST(Tokenizer, CorruptFilesAreRefusedInOneSentence) {
       {"regex", [](Json& j) { j["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "(["; },
        "class without an end"},
       {"pattern", [](Json& j) { j["pre_tokenizer"]["pretokenizers"][0].erase("pattern"); }, "has no pattern"},
+      {"many steps",
+       [](Json& j) {
+         const Json digits = {{"type", "Digits"}};
+         j["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", std::vector<Json>(100'000, digits)}};
+       },
+       "more than 64 steps"},
       {"behavior", [](Json& j) { j["pre_tokenizer"]["pretokenizers"][0]["behavior"] = "Odd"; }, "\"Odd\""},
       {"decoder",
        [](Json& j) {
