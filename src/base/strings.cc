@@ -41,8 +41,9 @@ std::string lower(std::string_view ascii) {
 }
 
 std::string quoted(std::string_view text) {
+  constexpr std::size_t kShown = 300;  // a damaged file's "name" may be the rest of the file
   std::string result = "\"";
-  for (const char c : text) {
+  for (const char c : text.substr(0, kShown)) {
     if (c == '"' || c == '\\') {
       result += '\\';
       result += c;
@@ -56,6 +57,7 @@ std::string quoted(std::string_view text) {
       result += c;
     }
   }
+  if (text.size() > kShown) result += "...";
   return result + "\"";
 }
 

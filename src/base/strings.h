@@ -17,7 +17,7 @@ std::string join(std::span<const std::string> pieces, std::string_view separator
 std::string_view trim(std::string_view text);
 std::string lower(std::string_view ascii);
 
-// "a \"b\"\n": quotes and control characters escaped, so that any bytes fit on one line of a message.
+// "a \"b\"\n": quotes and control characters escaped, so that any bytes fit on one line of a message. Cut when long.
 std::string quoted(std::string_view text);
 
 // 1536 -> "1.5 KiB"; for people only.

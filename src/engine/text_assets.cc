@@ -150,6 +150,9 @@ Result<TemplateText> gguf_template(const Checkpoint& checkpoint, const GgufFile&
 }
 
 Result<TemplateText> find_template(const Checkpoint& checkpoint, const std::string& override_path) {
+  // As vLLM: a file, or the template itself.
+  if (override_path.find("{{") != std::string::npos || override_path.find("{%") != std::string::npos)
+    return TemplateText{override_path, "--chat-template"};
   if (!override_path.empty()) {
     OCTAVO_TRY(std::string text, read_file(override_path).in("--chat-template"));
     return TemplateText{std::move(text), "--chat-template " + override_path};

@@ -27,10 +27,39 @@ constexpr std::array<std::string_view, 8> kEndTokens = {"<|endoftext|>",   "<|im
                                                         "<|end_of_text|>", "<|end|>",    "<|return|>", "<end_of_turn>"};
 constexpr std::int64_t kControlToken = 3;
 
+struct KeyPair {
+  const char* key;   // GGUF's, after the architecture's prefix
+  const char* name;  // config.json's
+  bool required;
+};
+constexpr std::array<KeyPair, 9> kKeys = {{
+    {"block_count", "num_hidden_layers", true},
+    {"context_length", "max_position_embeddings", true},
+    {"embedding_length", "hidden_size", true},
+    {"feed_forward_length", "intermediate_size", true},
+    {"attention.head_count", "num_attention_heads", true},
+    {"attention.head_count_kv", "num_key_value_heads", false},
+    {"attention.key_length", "head_dim", false},
+    {"attention.layer_norm_rms_epsilon", "rms_norm_eps", true},
+    {"vocab_size", "vocab_size", false},
+}};
+
 // Copies one metadata number under its config.json name, if it is there.
 Status copy_number(const GgufFile& file, const std::string& key, const char* name, Json& config) {
   OCTAVO_TRY(const auto value, file.find_number(key));
   if (value) config[name] = *value;
+  return {};
+}
+
+// These families rotate whole heads; a file that says otherwise is not silently read so.
+Status check_rope_width(const GgufFile& file, const std::string& prefix, const Json& config) {
+  OCTAVO_TRY(const auto width, file.find_number(prefix + "rope.dimension_count"));
+  const double heads = config.at("num_attention_heads").get<double>();
+  const double head_dim = config.value("head_dim", config.at("hidden_size").get<double>() / heads);
+  if (width && *width != head_dim)
+    return Error(prefix + "rope.dimension_count " + to_text(Json(*width)) + " differs from the head size " +
+                     to_text(Json(head_dim)) + ", which is not supported",
+                 ErrorKind::unsupported);
   return {};
 }
 
@@ -77,19 +106,12 @@ Result<Json> end_tokens(const GgufFile& file) {
 Result<Json> dense_config_from_gguf(const GgufFile& file, std::string_view architecture) {
   const std::string prefix = std::string(architecture) + ".";
   Json config = Json::object();
-  constexpr std::array<std::pair<const char*, const char*>, 10> kKeys = {{
-      {"block_count", "num_hidden_layers"},
-      {"context_length", "max_position_embeddings"},
-      {"embedding_length", "hidden_size"},
-      {"feed_forward_length", "intermediate_size"},
-      {"attention.head_count", "num_attention_heads"},
-      {"attention.head_count_kv", "num_key_value_heads"},
-      {"attention.key_length", "head_dim"},
-      {"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
-      {"vocab_size", "vocab_size"},
-      {"rope.dimension_count", "rope_dimension_count"},
-  }};
-  for (const auto& [key, name] : kKeys) OCTAVO_TRY(copy_number(file, prefix + key, name, config));
+  for (const KeyPair& pair : kKeys) {
+    OCTAVO_TRY(copy_number(file, prefix + pair.key, pair.name, config));
+    if (pair.required && !config.contains(pair.name))
+      return Error("key " + prefix + pair.key + " is missing", ErrorKind::not_found);
+  }
+  OCTAVO_TRY(check_rope_width(file, prefix, config));
   if (!config.contains("vocab_size"))
     if (const auto* tokens = file.find_strings("tokenizer.ggml.tokens")) config["vocab_size"] = tokens->size();
 

@@ -26,7 +26,7 @@ struct EmbedArgs {
 };
 
 // y = x * rsqrt(mean(x^2) + eps), then (weight + weight_offset) * y. rounded_first: y is rounded to the compute dtype
-// before the product (llama, qwen3, deepseek), otherwise after it.
+// before the product, otherwise after it.
 struct NormRule {
   Tensor weight;  // f32 [n]; empty: no weight
   float eps = 1e-6f;
@@ -65,8 +65,8 @@ struct GroupedLinearArgs {
   Tensor out;      // [tokens * k, out], or [tokens, out] with weights
 };
 
-// Chooses k experts a token. sigmoid_groups: deepseek (choose by sigmoid + bias within the best groups, weigh by
-// sigmoid); softmax_all: softmax over all, then top k; softmax_chosen: top k, then softmax over them.
+// Chooses k experts a token. sigmoid_groups: by sigmoid + bias within the best groups, weighed by
+// sigmoid; softmax_all: softmax over all, then top k; softmax_chosen: top k, then softmax over them.
 enum class RouteKind : std::uint8_t { softmax_all, softmax_chosen, sigmoid_groups };
 struct RouteArgs {
   Tensor logits;  // f32 [tokens, experts]
@@ -98,7 +98,7 @@ enum class Activation : std::uint8_t {
   silu,           // up * g * sigmoid(g)
   gelu_tanh,      // up * gelu(g), tanh approximation
   sigmoid,        // up * sigmoid(g)
-  clamped_swish,  // g = min(g, limit), u = clamp(up, +-limit): (u + 1) * g * sigmoid(1.702 g)   (gpt-oss)
+  clamped_swish,  // g = min(g, limit), u = clamp(up, +-limit): (u + 1) * g * sigmoid(1.702 g)
 };
 struct GatedActivationArgs {
   Tensor gate;  // [tokens, n], any element stride
@@ -188,7 +188,7 @@ struct AttentionArgs {
 };
 
 // Causal depthwise convolution with silu over each sequence; `state` keeps the last taps - 1 inputs of a channel.
-// out[t, c] = silu(sum_j weight[c, j] x[t - taps + 1 + j, c]); qwen3_5, models.md 5.
+// out[t, c] = silu(sum_j weight[c, j] x[t - taps + 1 + j, c]).
 struct ConvUpdateArgs {
   Tensor x;                // [tokens, channels]
   Tensor weight;           // f32 [channels, taps]

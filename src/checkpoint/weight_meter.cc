@@ -1,0 +1,23 @@
+#include "checkpoint/weight_meter.h"
+
+namespace octavo {
+
+Status WeightMeter::weight(Weight&, std::span<const PartRequest> parts, std::int64_t in) {
+  for (const PartRequest& part : parts) bytes_ += static_cast<std::size_t>(dtype_bytes(DType::bf16, part.out * in));
+  return {};
+}
+
+Status WeightMeter::vectors(Tensor&, std::span<const PartRequest> parts) {
+  for (const PartRequest& part : parts) bytes_ += static_cast<std::size_t>(dtype_bytes(DType::f32, part.out));
+  return {};
+}
+
+Status WeightMeter::constant(Tensor&, std::span<const float> values) {
+  bytes_ += values.size_bytes();
+  return {};
+}
+
+bool WeightMeter::has(const std::string&) const { return false; }
+Result<StoredScales> WeightMeter::kv_scales(const std::string&, int, int) { return StoredScales{}; }
+
+}  // namespace octavo
