@@ -122,6 +122,7 @@ Result<CacheLayout> make_cache_layout(const CacheLayoutInput& input) {
   OCTAVO_TRY(const std::vector<bool> skipped, parse_skip_layers(input.skip_layers, kinds));
   CacheLayout layout;
   for (std::size_t i = 0; i < input.spec.layers.size(); ++i) OCTAVO_TRY(add_layer(layout, input, i, skipped[i]));
+  if (layout.groups.empty()) return Error("the model has no layer that keeps a cache", ErrorKind::unsupported);
   layout.report = report_lines(input.spec, layout.layers);
   return layout;
 }

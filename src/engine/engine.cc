@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
+#include <new>
 #include <utility>
 
 #include "base/log.h"
 #include "base/strings.h"
+#include "checkpoint/weight_meter.h"
 #include "engine/local_engine.h"
 
 namespace octavo {
@@ -32,8 +35,14 @@ Result<ComputeChoice> choose_compute(const EngineConfig& config, const ModelSpec
   return ComputeChoice{DType::bf16, "auto: the weights are stored as " + spec.stored_dtype};
 }
 
-std::size_t stored_weight_bytes(const Checkpoint& checkpoint) {
+// Bytes that the weights will take: the stored ones', or what dummies of the model's shapes would.
+Result<std::size_t> needed_weight_bytes(Model& model, const Checkpoint& checkpoint) {
   std::size_t bytes = 0;
+  if (checkpoint.format() == LoadFormat::dummy) {
+    WeightMeter meter;
+    OCTAVO_TRY(model.visit(meter));
+    return meter.bytes();
+  }
   for (const StoredTensor& tensor : checkpoint.tensors()) bytes += tensor.bytes.size();
   return bytes;
 }
@@ -73,9 +82,9 @@ Result<LoadedModel> load(const EngineConfig& config, const BackendFactory& make_
                         {"device", loaded.backend->device().describe()}});
 
   const std::size_t before = loaded.backend->device().memory().available_bytes;
-  const std::size_t stored = stored_weight_bytes(checkpoint);
-  if (stored > before)
-    return Error("the weights of " + checkpoint.path() + " need " + human_bytes(stored) + ", but only " +
+  OCTAVO_TRY(const std::size_t needed, needed_weight_bytes(*loaded.model, checkpoint));
+  if (needed > before)
+    return Error("the weights of " + checkpoint.path() + " need " + human_bytes(needed) + ", but only " +
                      human_bytes(before) + " of memory are available",
                  ErrorKind::exhausted);
   OCTAVO_TRY(loaded.weights, bind_weights(*loaded.model, checkpoint, loaded.backend->device(), config.seed));
@@ -90,8 +99,15 @@ Result<LoadedModel> load(const EngineConfig& config, const BackendFactory& make_
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config, const BackendFactory& make_backend) {
-  OCTAVO_TRY(LoadedModel loaded, load(config, make_backend));
-  return make_local_engine(std::move(loaded), config);
+  // What the standard library throws (memory, threads) ends here: nothing that is thrown leaves a room.
+  try {
+    OCTAVO_TRY(LoadedModel loaded, load(config, make_backend));
+    return make_local_engine(std::move(loaded), config);
+  } catch (const std::bad_alloc&) {
+    return Error("not enough memory to load " + config.model_path, ErrorKind::exhausted);
+  } catch (const std::exception& error) {
+    return Error("loading " + config.model_path + " failed: " + error.what(), ErrorKind::internal);
+  }
 }
 
 }  // namespace octavo

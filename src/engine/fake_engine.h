@@ -1,8 +1,11 @@
 // For tests: an engine over FakeModel, what it must answer, and how its answers are read.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <map>
 #include <memory>
+#include <random>
 #include <set>
 #include <string>
 #include <utility>
@@ -84,10 +87,45 @@ inline std::vector<Answer> read_all(TokenStream& stream, int n) {
   return answers;
 }
 
+inline void expect_same(const Answer& got, const Answer& want) {
+  EXPECT_EQ(got.tokens, want.tokens);
+  EXPECT_EQ(got.finish, want.finish) << got.failure;
+  EXPECT_EQ(got.stop_token, want.stop_token);
+}
+
 inline Answer ask(Engine& engine, const Request& request) {
   auto stream = engine.submit(request);
   if (!stream) return Answer{.failure = stream.error().message()};
   return read_all(**stream, request.sampling.n).front();
+}
+
+inline int between(std::mt19937& random, int low, int high) {
+  return std::uniform_int_distribution<int>(low, high)(random);
+}
+
+// A prompt that shares its beginning with others of the same `family`.
+inline Request random_request(std::mt19937& random, int max_positions) {
+  Request request;
+  const int shared = between(random, 0, 3);
+  for (int i = 0; i < between(random, 1, 24); ++i) request.prompt.push_back((shared * 5 + i) % 40);
+  for (int i = between(random, 0, max_positions / 4); i > 0; --i) request.prompt.push_back(between(random, 0, 39));
+  SamplingParams& s = request.sampling;
+  s.temperature = between(random, 0, 1) ? 0.0f : 0.8f;
+  s.seed = static_cast<std::uint64_t>(between(random, 0, 1000));
+  s.max_tokens = between(random, 0, 9) == 0 ? 0 : between(random, 1, max_positions / 3);
+  s.n = between(random, 0, 7) == 0 ? between(random, 2, 3) : 1;
+  s.ignore_eos = between(random, 0, 3) == 0;
+  if (between(random, 0, 4) == 0) s.min_tokens = std::min(s.max_tokens, 5);
+  if (between(random, 0, 4) == 0) s.repetition_penalty = 1.3f;
+  if (between(random, 0, 4) == 0) s.frequency_penalty = 0.5f;
+  if (between(random, 0, 4) == 0) s.presence_penalty = -0.5f;
+  if (between(random, 0, 4) == 0) s.logit_bias = {{3, 2.5f}, {7, -100.0f}};
+  if (between(random, 0, 3) == 0) s.stop_token_ids = {between(random, 0, 39)};
+  if (between(random, 0, 5) == 0) s.logprobs = between(random, 0, 3);
+  if (between(random, 0, 7) == 0) s.prompt_logprobs = 1;
+  request.priority = between(random, -1, 1);
+  request.cache_salt = between(random, 0, 5) == 0 ? "salt" : "";
+  return request;
 }
 
 // What one continuation must be, from the history alone. The request has a seed or is greedy.

@@ -41,6 +41,7 @@ class LocalEngine final : public Engine {
   EngineConfig config_;
   EngineFacts facts_;
   std::string cache_identity_;
+  std::vector<std::int32_t> eos_;  // those of the model's that its vocabulary has
   std::unique_ptr<KvStore> store_;
   std::unique_ptr<Runner> runner_;
   Inbox inbox_;
@@ -51,6 +52,8 @@ Status LocalEngine::start(std::unique_ptr<KvStore> store, const std::vector<Atte
                           const StepLimits& limits) {
   store_ = std::move(store);
   cache_identity_ = store_->identity();
+  for (const std::int32_t id : spec().eos)
+    if (id >= 0 && id < spec().vocab) eos_.push_back(id);
   const RunnerParts parts{*loaded_.backend, *loaded_.model, *store_, loaded_.compute, group_shapes};
   OCTAVO_TRY(runner_, Runner::create(parts, limits));
   facts_.activation_bytes = runner_->activation_bytes();
@@ -80,7 +83,7 @@ Result<std::unique_ptr<TokenStream>> LocalEngine::submit(Request request) {
     const SequenceSource source{.number = inbox_.next_number(),
                                 .engine_seed = config_.seed,
                                 .max_model_len = facts_.max_model_len,
-                                .eos = spec().eos,
+                                .eos = eos_,
                                 .cache_identity = cache_identity_};
     auto queue = std::make_shared<TokenQueue>(n);
     InboxItem item;

@@ -137,7 +137,9 @@ bool Scheduler::make_room(Draft& draft, const std::shared_ptr<Sequence>& sequenc
 }
 
 void Scheduler::preempt(Draft& draft, const std::shared_ptr<Sequence>& victim) {
-  log::debug("preempted", {{"id", victim->id}, {"tokens", victim->computed}, {"running", num_running() - 1}});
+  log::info(
+      "preempted",
+      {{"id", victim->id}, {"tokens", victim->computed}, {"running", num_running() - 1}, {"waiting", num_waiting()}});
   ++counts_.preemptions;
   draft.preempted = true;
   std::erase_if(draft.entries, [&](const PlannedSequence& entry) {

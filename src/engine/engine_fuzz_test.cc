@@ -1,0 +1,108 @@
+#include <gtest/gtest.h>
+
+#include <random>
+#include <thread>
+
+#include "engine/fake_engine.h"
+
+namespace octavo {
+namespace {
+
+struct Shape {
+  const char* name;
+  std::vector<int> windows;
+  int num_pages;  // per layer
+  int chunk;
+  int num_seqs;
+  bool prefix_caching;
+  std::uint64_t least_preemptions;
+};
+
+class EngineFuzz : public testing::TestWithParam<Shape> {};
+
+// Many requests at once through a pool that holds little more than one of them: whatever is preempted, shared,
+// cancelled or cut into chunks, every answer is the one that its history alone decides.
+TEST_P(EngineFuzz, EveryAnswerIsThatOfTheRequestAlone) {
+  const Shape& shape = GetParam();
+  EngineConfig config = small_config(shape.num_pages, static_cast<int>(shape.windows.size()));
+  config.max_num_batched_tokens = shape.chunk;
+  config.max_num_seqs = shape.num_seqs;
+  config.max_queued = 100000;
+  config.prefix_caching = shape.prefix_caching;
+  config.max_model_len = 64;
+  FakeEngine fake = *make_fake_engine({.max_positions = 64, .windows = shape.windows, .eos = {0}}, config);
+  std::mt19937 random(7);
+  std::vector<std::pair<Request, std::unique_ptr<TokenStream>>> open;
+  int cancelled = 0;
+  for (int round = 0; round < 1500; ++round) {
+    Request request = random_request(random, 64);
+    auto stream = fake->submit(request);
+    ASSERT_TRUE(stream) << stream.error().message();
+    if (between(random, 0, 9) == 0) {
+      if (between(random, 0, 1)) (*stream)->next();
+      ++cancelled;  // by dropping the stream
+      continue;
+    }
+    open.emplace_back(std::move(request), *std::move(stream));
+  }
+  for (auto& [request, stream] : open) {
+    const std::vector<Answer> answers = read_all(*stream, request.sampling.n);
+    for (int i = 0; i < request.sampling.n; ++i) {
+      SCOPED_TRACE(i);
+      expect_same(answers[static_cast<std::size_t>(i)], expected_answer(*fake.model, request, 64, i));
+    }
+    if (request.sampling.prompt_logprobs) {
+      EXPECT_EQ(answers[0].prompt_logprobs.size(), request.prompt.size());
+      for (std::size_t i = 1; i < request.prompt.size(); ++i)
+        EXPECT_EQ(answers[0].prompt_logprobs.at(i).logprob,
+                  log_softmax(fake.model->expected(std::span(request.prompt).first(i)), request.prompt[i]));
+    }
+  }
+  EXPECT_GT(cancelled, 50);
+  EXPECT_EQ(fake.model->wrong_places, 0);
+  EXPECT_LE(fake.model->max_tokens_seen, shape.chunk);
+  EXPECT_GE(fake->stats().preemptions, shape.least_preemptions);
+  for (int wait = 0; wait < 5000 && fake->stats().pages_held > 0; ++wait)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(fake->stats().pages_held, 0);  // what was cancelled is gone too
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, EngineFuzz,
+    testing::Values(Shape{"tiny", {0}, 9, 32, 8, true, 50}, Shape{"tiny_uncached", {0}, 9, 32, 8, false, 50},
+                    Shape{"roomy", {0}, 100, 256, 16, true, 0}, Shape{"one_token_a_step", {0}, 12, 1, 4, true, 0},
+                    Shape{"odd_chunks", {0, 0}, 12, 7, 5, true, 20}, Shape{"window", {0, 12}, 13, 16, 6, true, 10},
+                    Shape{"window_uncached", {12, 0, 20}, 30, 9, 6, false, 0},
+                    Shape{"window_only", {10}, 12, 16, 4, true, 0}),
+    [](const auto& shape) { return std::string(shape.param.name); });
+
+TEST(EngineFuzzThreads, ManyThreadsMaySubmitReadCancelAndAsk) {
+  EngineConfig config = small_config(20);
+  config.max_model_len = 64;
+  FakeEngine fake = *make_fake_engine({.max_positions = 64, .eos = {0}}, config);
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&fake, &wrong, t] {
+      std::mt19937 random(static_cast<unsigned>(t));
+      for (int i = 0; i < 40; ++i) {
+        const Request request = random_request(random, 64);
+        auto stream = fake->submit(request);
+        if (!stream) {
+          ++wrong;
+          continue;
+        }
+        if (i % 5 == 0) continue;
+        fake->stats();
+        if (i % 7 == 0) fake->reset_prefix_cache();
+        if (i % 11 == 0 && !fake->logits({3, 1, 4, 1, 5, 9, 2, 6, 5, 3}, 5)) ++wrong;
+        const auto answers = read_all(**stream, request.sampling.n);
+        if (answers[0].tokens != expected_answer(*fake.model, request, 64).tokens) ++wrong;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace
+}  // namespace octavo

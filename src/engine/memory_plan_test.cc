@@ -1,0 +1,136 @@
+#include "engine/memory_plan.h"
+
+#include <gtest/gtest.h>
+
+namespace octavo {
+namespace {
+
+CacheGroup group_of(int num_layers, int window = 0) {
+  CacheGroup group;
+  group.lifetime = window > 0 ? Lifetime::window : Lifetime::full;
+  group.window = window;
+  for (int i = 0; i < num_layers; ++i) group.layers.push_back({i, *grouped_format({}, KvElem::bf16, 3, 64, false)});
+  return group;  // 768 bytes a token and layer
+}
+
+constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+
+// SmolLM2-135M: 30 layers of 3 heads x 64, bfloat16: 23,040 bytes a token, 1,474,560 a page of 64.
+TEST(MemoryPlan, CapacityFollowsFromBytesAndIsDerived) {
+  const std::vector<CacheGroup> groups{group_of(30)};
+  const auto plan =
+      plan_memory({.groups = groups, .model_positions = 8192, .max_model_len = {}, .kv_cache_bytes = 300 * 1474560});
+  ASSERT_TRUE(plan) << plan.error().message();
+  EXPECT_EQ(plan->num_pages, std::vector<std::int32_t>{300});
+  EXPECT_EQ(plan->capacity_tokens, 299 * 64);  // one page is the sink
+  EXPECT_EQ(plan->bytes_per_token, 23040);
+  EXPECT_EQ(plan->max_model_len, 8192);
+  EXPECT_EQ(plan->derivation,
+            "299 pages x 64 tokens = 19,136 tokens; 420.5 MiB = 19,136 x 23,040 bytes (--kv-cache-memory-bytes)");
+}
+
+TEST(MemoryPlan, AutoTakesEnoughForSomeSequencesButAQuarterAtMost) {
+  const std::vector<CacheGroup> groups{group_of(30)};
+  const MemoryRequest request{.groups = groups,
+                              .model_positions = 8192,
+                              .max_model_len = {},
+                              .kv_cache_bytes = {},
+                              .max_num_seqs = 4,
+                              .available_bytes = 64 * kGiB};
+  EXPECT_EQ(plan_memory(request)->capacity_tokens, 4 * 8192);
+  MemoryRequest small = request;
+  small.available_bytes = 2 * kGiB;  // a quarter holds more than one sequence of 180 MiB
+  EXPECT_LE(plan_memory(small)->bytes, kGiB / 2);
+  EXPECT_GT(plan_memory(small)->capacity_tokens, 2 * 8192);
+  EXPECT_EQ(plan_memory(small)->max_model_len, 8192);
+  small.available_bytes = 500 << 20;  // a quarter does not, half does
+  EXPECT_EQ(plan_memory(small)->max_model_len, 8192);
+  EXPECT_EQ(plan_memory(small)->capacity_tokens, 8192);
+  small.available_bytes = 200 << 20;  // the length is what half of it holds
+  EXPECT_EQ(plan_memory(small)->max_model_len, 70 * 64);
+  EXPECT_EQ(plan_memory(small)->length_reason, "what fits into the KV cache");
+}
+
+TEST(MemoryPlan, AWantedLengthMayTakeAllThereIsAndNotMore) {
+  const std::vector<CacheGroup> groups{group_of(30)};
+  MemoryRequest request{.groups = groups,
+                        .model_positions = 8192,
+                        .max_model_len = 8192,
+                        .kv_cache_bytes = {},
+                        .max_num_seqs = 4,
+                        .available_bytes = 200 << 20};
+  EXPECT_EQ(plan_memory(request)->max_model_len, 8192);
+  request.available_bytes = 100 << 20;
+  EXPECT_EQ(plan_memory(request).error().message(),
+            "one request of --max-model-len 8192 needs 181.4 MiB (190218240 bytes) of KV cache, but only 100.0 MiB are "
+            "available: at most 4480 tokens fit, or twice as many in an 8-bit --kv-cache-dtype");
+  EXPECT_EQ(plan_memory(request).error().kind(), ErrorKind::exhausted);
+}
+
+TEST(MemoryPlan, ALengthBeyondTheModelOrBelowOneIsRefused) {
+  const std::vector<CacheGroup> groups{group_of(30)};
+  MemoryRequest request{.groups = groups, .model_positions = 8192, .max_model_len = 9000, .kv_cache_bytes = kGiB};
+  EXPECT_EQ(plan_memory(request).error().message(),
+            "--max-model-len 9000 is more than the 8192 positions that the model was made for; --rope-scaling or "
+            "--hf-overrides can extend them");
+  request.max_model_len = 0;
+  EXPECT_EQ(plan_memory(request).error().message(), "--max-model-len 0: it must be at least 1");
+}
+
+TEST(MemoryPlan, ACacheThatHoldsNoPageIsRefused) {
+  const std::vector<CacheGroup> groups{group_of(30)};
+  for (const std::int64_t bytes : {std::int64_t{-5}, std::int64_t{0}, std::int64_t{2 * 1474560 - 1}}) {
+    const auto plan =
+        plan_memory({.groups = groups, .model_positions = 8192, .max_model_len = {}, .kv_cache_bytes = bytes});
+    ASSERT_FALSE(plan);
+    EXPECT_NE(plan.error().message().find("does not hold a single page; 2949120 bytes are the least"),
+              std::string::npos);
+  }
+}
+
+// Window layers are charged for their window, not for the context: 50 of 60 layers with a window of 1,024 of 131,072.
+TEST(MemoryPlan, WindowsAreChargedForWhatTheyKeep) {
+  const std::vector<CacheGroup> groups{group_of(10), group_of(50, 1024)};
+  const auto plan = plan_memory({.groups = groups,
+                                 .model_positions = 131072,
+                                 .max_model_len = {},
+                                 .kv_cache_bytes = {},
+                                 .max_num_seqs = 1,
+                                 .available_bytes = 64 * kGiB});
+  ASSERT_TRUE(plan) << plan.error().message();
+  EXPECT_EQ(plan->bytes_per_token, 7680);
+  EXPECT_EQ(plan->capacity_tokens, 131072);
+  // 1,023 keys before a step of 2,048 tokens touch 49 pages at most.
+  EXPECT_EQ(plan->num_pages, (std::vector<std::int32_t>{2049, 50}));
+  EXPECT_LT(plan->bytes, std::int64_t{60} * 768 * 131072 / 5);
+}
+
+TEST(MemoryPlan, WindowPoolsServeAsManySequencesAsHalfTheBudgetHolds) {
+  const std::vector<CacheGroup> groups{group_of(1), group_of(1, 64)};
+  const auto plan = plan_memory({.groups = groups,
+                                 .model_positions = 1024,
+                                 .max_model_len = {},
+                                 .kv_cache_bytes = 200 * 49152,
+                                 .max_num_seqs = 64,
+                                 .max_num_batched_tokens = 64});
+  ASSERT_TRUE(plan) << plan.error().message();
+  EXPECT_LE(plan->num_pages[1], 100);
+  EXPECT_GE(plan->num_pages[1], 96);
+  EXPECT_EQ(plan->num_pages[0], 200 - plan->num_pages[1]);
+}
+
+TEST(MemoryPlan, SlotsStayWithin32Bits) {
+  CacheGroup tiny;
+  tiny.layers.push_back({0, *grouped_format({}, KvElem::bf16, 1, 2, false)});
+  const std::vector<CacheGroup> groups{tiny};
+  const auto plan = plan_memory({.groups = groups,
+                                 .model_positions = 1 << 20,
+                                 .max_model_len = {},
+                                 .kv_cache_bytes = std::int64_t{1} << 50,
+                                 .available_bytes = 0});
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->capacity_tokens, (std::int64_t{1} << 31) - 128);
+}
+
+}  // namespace
+}  // namespace octavo

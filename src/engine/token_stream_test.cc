@@ -1,0 +1,70 @@
+#include "engine/token_stream.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "engine/token_queue.h"
+
+namespace octavo {
+namespace {
+
+TokenEvent token_event(int index, std::int32_t token, std::optional<FinishReason> finish = {}) {
+  TokenEvent event;
+  event.index = index;
+  event.token = token;
+  event.finish = finish;
+  return event;
+}
+
+TEST(TokenStream, EndsWhenEveryContinuationHas) {
+  const auto queue = std::make_shared<TokenQueue>(2);
+  const auto stream = make_token_stream(queue);
+  queue->push(token_event(0, 5, FinishReason::length));
+  queue->push(token_event(1, 6));
+  queue->push(token_event(0, 7));  // after its end: dropped
+  queue->push(token_event(1, 8, FinishReason::stop));
+  std::vector<std::int32_t> tokens;
+  while (auto event = stream->next()) tokens.push_back(*event->token);
+  EXPECT_EQ(tokens, (std::vector<std::int32_t>{5, 6, 8}));
+  EXPECT_FALSE(stream->next());
+}
+
+TEST(TokenStream, TellsNothingYetFromFinished) {
+  const auto queue = std::make_shared<TokenQueue>(1);
+  const auto stream = make_token_stream(queue);
+  bool timed_out = false;
+  EXPECT_FALSE(stream->next_for(std::chrono::milliseconds(1), timed_out));
+  EXPECT_TRUE(timed_out);
+  queue->push(token_event(0, 5, FinishReason::stop));
+  EXPECT_TRUE(stream->next_for(std::chrono::milliseconds(1), timed_out));
+  EXPECT_FALSE(timed_out);
+  EXPECT_FALSE(stream->next_for(std::chrono::milliseconds(1), timed_out));
+  EXPECT_FALSE(timed_out);
+}
+
+TEST(TokenStream, DroppingTheReaderCancelsAll) {
+  const auto queue = std::make_shared<TokenQueue>(3);
+  auto stream = make_token_stream(queue);
+  stream->cancel_index(1);
+  stream->cancel_index(7);  // no such continuation: nothing
+  EXPECT_TRUE(!queue->cancelled(0) && queue->cancelled(1) && !queue->cancelled(2));
+  stream.reset();
+  EXPECT_TRUE(queue->cancelled(0) && queue->cancelled(1) && queue->cancelled(2));
+}
+
+TEST(TokenStream, AWaitingReaderIsWoken) {
+  const auto queue = std::make_shared<TokenQueue>(1);
+  const auto stream = make_token_stream(queue);
+  std::thread writer([&] {
+    for (int i = 0; i < 1000; ++i)
+      queue->push(token_event(0, i, i == 999 ? std::optional(FinishReason::length) : std::nullopt));
+  });
+  int next = 0;
+  while (auto event = stream->next()) EXPECT_EQ(*event->token, next++);
+  EXPECT_EQ(next, 1000);
+  writer.join();
+}
+
+}  // namespace
+}  // namespace octavo
