@@ -119,9 +119,9 @@ struct QuerySpec {
   bool has_scale = false;
 };
 
-// From the projection to the cache, one verb: norm of q, k, v where the family has it, rope, transform of q and k, then
-// K and V divided by their scales, rounded with saturation and stored; q goes to `query`. Counters of the view are
-// updated. A latent format takes the latent as k and the rope key as v (already normed and roped, rule empty).
+// From the projection to the cache: norm of q, k, v where the family has it, rope, transform of q and k, in float32 without
+// rounding; then K and V are divided by their scales, rounded with saturation, stored and counted (not in page 0: padding).
+// q goes to `query`. A latent format takes the latent as k and the rope key as v (already normed and roped, rule empty).
 struct KvWriteArgs {
   Tensor q;  // [tokens, q_heads, width], rows strided
   Tensor k;  // [tokens, kv_heads, width]; empty: this layer reads another's cache, only q is prepared
