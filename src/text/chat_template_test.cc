@@ -79,7 +79,7 @@ TEST(ChatTemplate, RendersVendorsChats) {
   const char* root = std::getenv("OCTAVO_FIXTURES");
   const std::string folder = root ? std::string(root) + "/tokenizers" : "";
   if (!root || !directory_exists(folder)) {
-    std::cout << "chats of 4 vendors' templates not run: set OCTAVO_FIXTURES\n";
+    std::cout << "72 cases not run: set OCTAVO_FIXTURES\n";
     return;
   }
   int num_cases = 0;
@@ -108,13 +108,13 @@ TEST(ChatTemplate, RendersVendorsChats) {
       }
     }
   }
-  EXPECT_GT(num_cases, 20);
+  EXPECT_GE(num_cases, 72);
 }
 
 TEST(ChatTemplate, RendersTheDefaultModelsChats) {
-  const auto parsed = ChatTemplate::parse(*read_file(fixture("smollm2_template.jinja")));
+  const auto parsed = ChatTemplate::parse(*read_file(fixture("default_model_template.jinja")));
   ASSERT_TRUE(parsed) << parsed.error().message();
-  for (const OrderedJson& line : read_lines(fixture("smollm2_chats.jsonl"))) {
+  for (const OrderedJson& line : read_lines(fixture("default_model_chats.jsonl"))) {
     const auto result = parsed->render({{"messages", line.at("messages")}, {"add_generation_prompt", true}});
     ASSERT_TRUE(result) << result.error().message();
     EXPECT_EQ(*result, line.at("rendered").get<std::string>());
@@ -171,12 +171,28 @@ std::string times(int count, const std::string& text) {
   return out;
 }
 
-// Each of these would take hours, all of the memory, or the stack.
-TEST(ChatTemplate, HostileTemplatesEndWithASentence) {
+// Each of the hostile templates would take hours, all of the memory, or the stack. The limits are a tenth of the usual
+// ones: these tests are about the kinds of attack, not about waiting.
+void expect_to_end(std::initializer_list<std::pair<const char*, std::string>> cases) {
+  TemplateLimits limits;
+  limits.max_steps /= 10;
+  limits.max_memory_bytes /= 10;
+  limits.max_output_bytes /= 10;
+  for (const auto& [name, source] : cases) {
+    const auto start = std::chrono::steady_clock::now();
+    const std::string message = error_of(source, limits);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    EXPECT_TRUE(message.starts_with("chat template")) << name << ": " << message;
+    EXPECT_LT(message.size(), 300u) << name << ": " << message;
+    EXPECT_LT(seconds, 60) << name;  // 0.2 s on an idle machine; sanitizers on a busy one are slow
+  }
+}
+
+TEST(ChatTemplate, TemplatesThatGrowEndWithASentence) {
   const std::string r = "{% for a in range(99999) %}";
   const std::string e = "{% endfor %}";
   const std::string doubling = "{% set ns = namespace(s='x', l=[1]) %}{% for i in range(200) %}";
-  const std::pair<const char*, std::string> cases[] = {
+  expect_to_end({
       {"loops", times(4, r) + "x" + times(4, e)},
       {"empty loops", times(3, r) + times(3, e)},
       {"doubling a string", doubling + "{% set ns.s = ns.s + ns.s %}{% endfor %}"},
@@ -197,6 +213,13 @@ TEST(ChatTemplate, HostileTemplatesEndWithASentence) {
            e + "{{ ns.l == ns.m }}"},
       {"shared trees as keys",
        "{% set ns = namespace(l=(1,)) %}{% for i in range(99) %}{% set ns.l = (ns.l, ns.l) %}" + e + "{{ {ns.l: 1} }}"},
+  });
+}
+
+TEST(ChatTemplate, TemplatesThatAskForHugeThingsEndWithASentence) {
+  const std::string r = "{% for a in range(99999) %}";
+  const std::string e = "{% endfor %}";
+  expect_to_end({
       {"a huge product", "{{ ('x' * 1000000000000) | length }}"},
       {"a huge list", "{{ ([1] * 1000000000000) | length }}"},
       {"a huge power", "{{ 9 ** 9 ** 9 ** 9 }}"},
@@ -210,6 +233,13 @@ TEST(ChatTemplate, HostileTemplatesEndWithASentence) {
       {"many slices", "{{ [1] | slice(100000000000) | list }}"},
       {"padding", "{{ 'x'.ljust(100000000000) }}{{ 'x'.zfill(100000000000) }}"},
       {"a huge output", times(2, r) + times(40, "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx") + times(2, e)},
+  });
+}
+
+TEST(ChatTemplate, TemplatesThatCallThemselvesEndWithASentence) {
+  const std::string r = "{% for a in range(99999) %}";
+  const std::string e = "{% endfor %}";
+  expect_to_end({
       {"a macro that calls itself", "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"},
       {"macros that call each other",
        "{% macro f(n) %}{{ g(n) }}{{ g(n) }}{% endmacro %}{% macro g(n) %}{{ f(n) }}"
@@ -222,6 +252,11 @@ TEST(ChatTemplate, HostileTemplatesEndWithASentence) {
        "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}"},
       {"a chain of generators",
        "{% set ns = namespace(g=[1]) %}" + r + "{% set ns.g = ns.g | map('string') %}" + e + "{{ ns.g | list }}"},
+  });
+}
+
+TEST(ChatTemplate, TemplatesThatNestEndWithASentence) {
+  expect_to_end({
       {"open brackets", "{{ " + times(1'000'000, "(")},
       {"open lists", "{{ " + times(100'000, "[") + times(100'000, "]") + " }}"},
       {"open dicts", "{{ " + times(100'000, "{1:") + times(100'000, "}") + " }}"},
@@ -240,19 +275,7 @@ TEST(ChatTemplate, HostileTemplatesEndWithASentence) {
       {"nested targets", "{% set " + times(100'000, "(") + "a %}"},
       {"many tests", "{{ 1" + times(50'000, " is odd") + " }}"},
       {"a long template", std::string(2'000'000, 'x')},
-  };
-  TemplateLimits limits;  // a tenth of the usual ones: the test is about the kinds of attack, not about waiting
-  limits.max_steps /= 10;
-  limits.max_memory_bytes /= 10;
-  limits.max_output_bytes /= 10;
-  for (const auto& [name, source] : cases) {
-    const auto start = std::chrono::steady_clock::now();
-    const std::string message = error_of(source, limits);
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    EXPECT_TRUE(message.starts_with("chat template")) << name << ": " << message;
-    EXPECT_LT(message.size(), 300u) << name << ": " << message;
-    EXPECT_LT(seconds, 10) << name;  // 0.2 s on an idle machine; sanitizers are slow
-  }
+  });
 }
 
 // What is long but honest works.

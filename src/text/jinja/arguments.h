@@ -1,4 +1,7 @@
 // Arguments of a call, and their binding to the parameters of a filter, test, method or function of ours.
+//
+// Binding follows Python: by position, then by name; too many, unknown and missing ones fail with callee and parameter
+// named. Macros bind by themselves (calls.cc), because they have defaults to evaluate.
 #pragma once
 
 #include <initializer_list>

@@ -1,4 +1,7 @@
 // The parsed template: expressions and statements. Built once by the parser, never changed, shared by renderings.
+//
+// One struct for all expressions and one for all statements, whose kind says which fields it uses. The depth of a tree
+// is bounded by the parser, so that walking and freeing it may recurse.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,7 @@
-// "function.parameters.0": the way to a value inside an element, as the filters map, sort, sum and their like take it.
+// AttributePath: the way to a value inside an element, "function.parameters.0", as the filters map, sort, sum take it.
+//
+// A step of digits is an index, any other a key or attribute. A step that leads nowhere gives undefined; the next one
+// fails on it, unless there is a fallback.
 #pragma once
 
 #include <string>

@@ -1,4 +1,7 @@
-// Python's str, as far as templates need it: code points, white space, letter case. Text is valid UTF-8 throughout.
+// Python's str, as far as templates need it: code points, classes of characters, white space, letter case, search.
+//
+// Text is UTF-8, and must be valid: it was checked where it came in. Every function takes linear time, except for strip
+// with many characters. Classes and case follow Python's str methods, not a locale.
 #pragma once
 
 #include <cstddef>

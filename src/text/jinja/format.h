@@ -1,4 +1,7 @@
 // Python's two ways to format: "%s and %05.2f" % (a, b), and "{} and {:>5}".format(a, b).
+//
+// Widths and precisions are limited; attributes inside a field go through the sandbox. Refused: what Python refuses,
+// and the precision of a whole number under "%".
 #pragma once
 
 #include <string>

@@ -84,9 +84,10 @@ Spec parse_spec(std::string_view text) {
 std::string in_base(Int value, int base, bool upper) {
   if (base == 10) return to_decimal(value);
   __extension__ unsigned __int128 rest = static_cast<unsigned __int128>(value);
+  const std::string_view all = upper ? "0123456789ABCDEF" : "0123456789abcdef";
   std::string digits;
   do {
-    digits += (upper ? "0123456789ABCDEF" : "0123456789abcdef")[static_cast<int>(rest % static_cast<unsigned>(base))];
+    digits += all[static_cast<std::size_t>(rest % static_cast<unsigned>(base))];
     rest /= static_cast<unsigned>(base);
   } while (rest != 0);
   std::reverse(digits.begin(), digits.end());

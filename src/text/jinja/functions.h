@@ -1,4 +1,7 @@
 // The global functions of a template: range, dict, namespace, cycler, joiner, raise_exception, strftime_now.
+//
+// A variable of the same name hides one. Ranges are limited to 100,000 numbers, as in Jinja's sandbox; strftime_now
+// shows the interpreter's time and refuses format letters that C and Python do not share.
 #pragma once
 
 #include <string_view>

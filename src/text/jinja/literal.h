@@ -1,5 +1,7 @@
 // Literals of Python and Jinja: numbers with bases and underscores, strings with escapes; and the same read from text
 // by int() and float().
+//
+// Refused: whole numbers beyond 128 bits, escapes of surrogates, and \N with a name.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,7 @@
-// Python's slices, and the attributes that are no methods.
+// Looking into values: Python's slices, and the attributes that are no methods.
+//
+// Interpreter::attribute and Interpreter::item, defined beside these, follow the sandbox: an attribute of Python's type
+// comes before a key when written with a dot, after it when written with brackets; what is not there is undefined.
 #pragma once
 
 #include <optional>

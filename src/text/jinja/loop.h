@@ -1,5 +1,7 @@
 // Loop: what `loop` is inside a for block. Elements are fetched one by one, and filtered as they are fetched, because
 // the body may change what the filter asks for; loop.last and loop.nextitem look one element ahead, loop.length at all.
+//
+// A loop may outlive its block, in a namespace: it holds what it needs to answer. Not iterable itself.
 #pragma once
 
 #include <functional>

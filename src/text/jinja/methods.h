@@ -1,5 +1,8 @@
 // Methods of Python's types. A name that Python has but that would change the value is refused, as the sandbox does;
 // one that we do not implement says so when it is called.
+//
+// Strings, dicts, lists, tuples, ranges, loops and cyclers have methods; text_methods.cc asks, text_change_methods.cc
+// makes.
 #pragma once
 
 #include <string>

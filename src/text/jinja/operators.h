@@ -1,4 +1,7 @@
-// Python's operators: arithmetic, comparison, membership.
+// Python's operators on values: arithmetic, comparison, membership, signs.
+//
+// Whole numbers stay whole except under "/", and fail beyond 128 bits. Division rounds down, as Python's does. Types
+// that Python does not mix are refused with both types named; an undefined operand fails with its own message.
 #pragma once
 
 #include "text/jinja/ast.h"

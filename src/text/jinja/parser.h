@@ -1,5 +1,7 @@
 // Parser: tokens to a Program. Nesting and the depth of trees are bounded, so that neither parsing nor evaluating nor
 // freeing a hostile template exhausts the stack. Refuses by name the tags that need other templates.
+//
+// Precedence is Jinja's, not Python's: `~` binds tighter than + and -, filters tighter than everything but postfixes.
 #pragma once
 
 #include <initializer_list>

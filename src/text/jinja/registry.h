@@ -1,4 +1,7 @@
 // The filters and tests that exist, found by name when a template is parsed.
+//
+// Each group of filters stands in a file of its own with its table; nothing registers itself. A name that is not found
+// is an error with the nearest name, raised by names.cc or, inside a condition, when it runs.
 #pragma once
 
 #include <span>

@@ -1,4 +1,8 @@
 // Values as text: str(), repr() and json.dumps() of Python, byte for byte.
+//
+// Numbers are printed with the fewest digits that read back the same. Objects that Python prints with an address
+// (generators, functions) are printed by type alone. Values may share parts; the budget bounds how often one is
+// written.
 #pragma once
 
 #include <optional>

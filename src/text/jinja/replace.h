@@ -1,4 +1,7 @@
-// Texts made from texts that both a method and a filter make.
+// Replacing and padding: what a method of str and a filter of Jinja both do.
+//
+// The result can be far larger than what was given; it grows under the budget and fails when that is spent.
+// Positions and widths count code points.
 #pragma once
 
 #include <string>

@@ -1,4 +1,7 @@
 // Scope: the variables of one block of a running template, and the scope around it.
+//
+// Assignments go to the innermost scope, look-ups from there outwards. Loops, macros, with, set and filter blocks have
+// one; conditions do not. A name that the template assigns further down still shows the caller's variable before that.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Token: one word of a template, and the lexer that cuts a template into them.
+// Token: one word of a template; tokenize() cuts a template into them.
 //
 // White space control (-, +, trim_blocks, lstrip_blocks), comments and raw blocks are settled here; the parser sees
 // data, names, literals and operators. Operators are tokens whose text is the operator itself.
