@@ -1,9 +1,9 @@
 // What the sampling verbs take: one plain row of settings a sampled position, so that a whole batch is one call.
 //
-// Order of the steps, as vLLM's: logit bias, min_tokens' ban, penalties (repetition, then frequency and presence),
-// temperature, min-p, top-k, top-p, draw. temperature 0 is the argmax after bias and penalties, ties to the lowest id.
-// The draw takes a number in [0, 1) made from (seed, position) alone, so a seeded request repeats whatever else is in
-// the batch.
+// Order of the steps, as vLLM's: logit bias (min_tokens' ban too), penalties (repetition, then frequency and presence),
+// temperature, min-p, top-k, top-p, draw. temperature 0 is the argmax. Ties go to the lowest id, in top-k too; NaN counts
+// as -inf; if every token is banned, the bans are void. The draw walks the kept tokens by id with a number in [0, 1)
+// made from (seed, position) alone, so a seeded request repeats whatever else is in the batch.
 #pragma once
 
 #include <cstdint>
