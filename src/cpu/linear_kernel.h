@@ -88,6 +88,10 @@ class LinearKernel {
 #pragma GCC unroll 8
         for (int r = 0; r < kWeights; ++r)
           add_group<kRows>(rows[r].bytes + g * Unpack::kBytes, scales[r][g - first], g, sums[r]);
+          // The processor's own prefetch stops at pages: without this, weights that lie in memory come a third slower.
+#pragma GCC unroll 8
+        for (int r = 0; r < kWeights; ++r)
+          __builtin_prefetch(rows[r].bytes + g * Unpack::kBytes + 2 * kWeights * tile_.row_bytes);
       }
       std::uint8_t copy[Unpack::kBytes];
       for (std::int64_t g = whole; g < last; ++g)
