@@ -96,18 +96,34 @@ Result<LoadedModel> load(const EngineConfig& config, const BackendFactory& make_
   return loaded;
 }
 
-}  // namespace
-
-Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config, const BackendFactory& make_backend) {
-  // What the standard library throws (memory, threads) ends here: nothing that is thrown leaves a room.
+// What the standard library throws (memory, threads) ends here: nothing that is thrown leaves a room.
+template <class Work>
+auto guarded(const EngineConfig& config, Work&& work) -> decltype(work()) {
   try {
-    OCTAVO_TRY(LoadedModel loaded, load(config, make_backend));
-    return make_local_engine(std::move(loaded), config);
+    return work();
   } catch (const std::bad_alloc&) {
     return Error("not enough memory to load " + config.model_path, ErrorKind::exhausted);
   } catch (const std::exception& error) {
     return Error("loading " + config.model_path + " failed: " + error.what(), ErrorKind::internal);
   }
+}
+
+}  // namespace
+
+Result<std::shared_ptr<LoadedModel>> load_model(const EngineConfig& config, const BackendFactory& make_backend) {
+  return guarded(config, [&]() -> Result<std::shared_ptr<LoadedModel>> {
+    OCTAVO_TRY(LoadedModel loaded, load(config, make_backend));
+    return std::make_shared<LoadedModel>(std::move(loaded));
+  });
+}
+
+Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config, std::shared_ptr<LoadedModel> model) {
+  return guarded(config, [&] { return make_local_engine(std::move(model), config); });
+}
+
+Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config, const BackendFactory& make_backend) {
+  OCTAVO_TRY(std::shared_ptr<LoadedModel> model, load_model(config, make_backend));
+  return create(config, std::move(model));
 }
 
 }  // namespace octavo

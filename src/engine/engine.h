@@ -82,9 +82,15 @@ struct EngineStats {
   std::vector<LayerStats> layers;  // saturation and amax by layer
 };
 
+struct LoadedModel;  // engine/local_engine.h: a model, its weights and its backend
+Result<std::shared_ptr<LoadedModel>> load_model(const EngineConfig& config, const BackendFactory& make_backend);
+
 class Engine {
  public:
   static Result<std::unique_ptr<Engine>> create(const EngineConfig& config, const BackendFactory& make_backend);
+  // Over a model that is loaded already, so that caches can be compared over one load of the weights. Engines that share
+  // a model must not work at the same time. Of `config`, what load_model() read is not looked at again.
+  static Result<std::unique_ptr<Engine>> create(const EngineConfig& config, std::shared_ptr<LoadedModel> model);
   virtual ~Engine() = default;  // cancels what runs, joins the thread
 
   virtual const ModelSpec& spec() const = 0;
@@ -95,8 +101,11 @@ class Engine {
   virtual void reset_prefix_cache() = 0;
 
   // Logits of every position of one sequence through the ordinary path (paged cache, chunks of max_num_batched_tokens);
-  // from position decode_from on each token is fed as a decode step. f32 [ids.size(), vocab], row-major. For `eval`.
-  virtual Result<std::vector<float>> logits(const std::vector<std::int32_t>& ids, std::optional<int> decode_from) = 0;
+  // from position decode_from on each token is fed as a decode step. f32 [ids.size() - first_row, vocab], row-major: the
+  // rows from first_row on. What an earlier call computed of the same beginning is taken from the prefix cache, so a long
+  // text can be walked in blocks of rows. For `eval`.
+  virtual Result<std::vector<float>> logits(const std::vector<std::int32_t>& ids, std::optional<int> decode_from,
+                                            int first_row = 0) = 0;
 };
 
 }  // namespace octavo

@@ -234,6 +234,48 @@ TEST(Engine, LogitsOfEveryPositionWhateverTheChunks) {
   }
 }
 
+// A long text in blocks of rows: each block finds what came before it in the cache.
+TEST(Engine, LogitsInBlocksOfRows) {
+  const std::vector<std::int32_t> ids = counting(100);
+  for (const std::vector<int>& windows : {std::vector{0}, std::vector{0, 12}}) {
+    for (const bool caching : {true, false}) {
+      EngineConfig config = small_config(40, static_cast<int>(windows.size()));
+      config.prefix_caching = caching;
+      FakeEngine fake = make({.windows = windows}, config);
+      for (int first = 0; first < 100; first += 24) {
+        const int end = std::min(first + 24, 100);
+        const auto rows = fake->logits({ids.begin(), ids.begin() + end}, std::nullopt, first);
+        ASSERT_TRUE(rows) << rows.error().message();
+        ASSERT_EQ(rows->size(), static_cast<std::size_t>(end - first) * 40u);
+        for (int i = first; i < end; ++i)
+          ASSERT_EQ(std::vector<float>(rows->begin() + (i - first) * 40, rows->begin() + (i - first + 1) * 40),
+                    fake.model->expected(std::span(ids).first(static_cast<std::size_t>(i) + 1)));
+      }
+      // 24, 48, 72 and 96 tokens were there when the next block came.
+      EXPECT_EQ(fake->stats().cached_prompt_tokens, caching ? 24u + 48u + 72u + 96u : 0u);
+      EXPECT_EQ(fake.model->wrong_places, 0);
+    }
+  }
+}
+
+TEST(Engine, TwoEnginesShareOneModel) {
+  auto loaded = std::make_shared<LoadedModel>();
+  loaded->backend = std::make_unique<FakeBackend>();
+  loaded->available_bytes = loaded->backend->device().memory().available_bytes;
+  auto model = std::make_unique<FakeModel>(40, 128, std::vector<int>{0});
+  const FakeModel& truth = *model;
+  loaded->model = std::move(model);
+  const auto first = Engine::create(small_config(64), loaded);
+  const auto second = Engine::create(small_config(32), loaded);
+  loaded.reset();
+  ASSERT_TRUE(first && second);
+  for (const int from : {1, 5}) {
+    const Request request = greedy(counting(30, from), 12);
+    expect_same(ask(**first, request), expected_answer(truth, request, 128));
+    expect_same(ask(**second, request), expected_answer(truth, request, 128));
+  }
+}
+
 TEST(Engine, LogitsNameWhatIsWrong) {
   FakeEngine fake = make({}, small_config(64));
   EXPECT_EQ(fake->logits({}, {}).error().message(), "there are no tokens to compute logits of");
@@ -243,6 +285,9 @@ TEST(Engine, LogitsNameWhatIsWrong) {
             "entry 1 of the tokens is token 40, but the vocabulary ends at 39");
   EXPECT_EQ(fake->logits({3, 4}, 3).error().message(),
             "decode_from is 3: it must be between 0 and the 2 tokens there are");
+  for (const int first : {-1, 2})
+    EXPECT_EQ(fake->logits({3, 4}, {}, first).error().message(),
+              "the first row of logits is " + std::to_string(first) + ": it must be one of the 2 tokens there are");
   EXPECT_EQ(fake->logits(counting(128), {})->size(), 128u * 40u);
 }
 

@@ -45,7 +45,7 @@ inline Result<FakeEngine> make_fake_engine(const FakeEngineSpec& spec, const Eng
   loaded.available_bytes = backend->device().memory().available_bytes;
   loaded.model = std::move(model);
   loaded.backend = std::move(backend);
-  auto engine = make_local_engine(std::move(loaded), config);
+  auto engine = make_local_engine(std::make_shared<LoadedModel>(std::move(loaded)), config);
   if (!engine) return engine.error();
   fake.engine = *std::move(engine);
   return fake;

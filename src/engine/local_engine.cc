@@ -18,7 +18,7 @@ constexpr int kSpareRows = 64;
 
 class LocalEngine final : public Engine {
  public:
-  LocalEngine(LoadedModel loaded, const EngineConfig& config, EngineFacts facts)
+  LocalEngine(std::shared_ptr<LoadedModel> loaded, const EngineConfig& config, EngineFacts facts)
       : loaded_(std::move(loaded)), config_(config), facts_(std::move(facts)), inbox_(config.max_queued) {}
   ~LocalEngine() override {
     loop_.reset();  // joins the thread while what it works with is still there
@@ -27,17 +27,19 @@ class LocalEngine final : public Engine {
   Status start(std::unique_ptr<KvStore> store, const std::vector<AttentionShape>& group_shapes,
                const StepLimits& limits);
 
-  const ModelSpec& spec() const override { return loaded_.model->spec(); }
+  const ModelSpec& spec() const override { return loaded_->model->spec(); }
   const EngineFacts& facts() const override { return facts_; }
   EngineStats stats() const override;
   Result<std::unique_ptr<TokenStream>> submit(Request request) override;
   void reset_prefix_cache() override;
-  Result<std::vector<float>> logits(const std::vector<std::int32_t>& ids, std::optional<int> decode_from) override;
+  Result<std::vector<float>> logits(const std::vector<std::int32_t>& ids, std::optional<int> decode_from,
+                                    int first_row) override;
 
  private:
-  Result<std::shared_ptr<Sequence>> make_job(const std::vector<std::int32_t>& ids, std::optional<int> decode_from);
+  Result<std::shared_ptr<Sequence>> make_job(const std::vector<std::int32_t>& ids, std::optional<int> decode_from,
+                                             int first_row);
 
-  LoadedModel loaded_;
+  std::shared_ptr<LoadedModel> loaded_;
   EngineConfig config_;
   EngineFacts facts_;
   std::string cache_identity_;
@@ -54,7 +56,7 @@ Status LocalEngine::start(std::unique_ptr<KvStore> store, const std::vector<Atte
   cache_identity_ = store_->identity();
   for (const std::int32_t id : spec().eos)
     if (id >= 0 && id < spec().vocab) eos_.push_back(id);
-  const RunnerParts parts{*loaded_.backend, *loaded_.model, *store_, loaded_.compute, group_shapes};
+  const RunnerParts parts{*loaded_->backend, *loaded_->model, *store_, loaded_->compute, group_shapes};
   OCTAVO_TRY(runner_, Runner::create(parts, limits));
   facts_.activation_bytes = runner_->activation_bytes();
   facts_.kv_cache_bytes = store_->bytes();
@@ -105,7 +107,7 @@ void LocalEngine::reset_prefix_cache() {
 }
 
 Result<std::shared_ptr<Sequence>> LocalEngine::make_job(const std::vector<std::int32_t>& ids,
-                                                        std::optional<int> decode_from) {
+                                                        std::optional<int> decode_from, int first_row) {
   const int size = static_cast<int>(ids.size());
   if (ids.empty()) return Error("there are no tokens to compute logits of");
   if (ids.size() > static_cast<std::size_t>(facts_.max_model_len))
@@ -115,6 +117,9 @@ Result<std::shared_ptr<Sequence>> LocalEngine::make_job(const std::vector<std::i
   if (decode_from && (*decode_from < 0 || *decode_from > size))
     return Error("decode_from is " + std::to_string(*decode_from) + ": it must be between 0 and the " +
                  std::to_string(size) + " tokens there are");
+  if (first_row < 0 || first_row >= size)
+    return Error("the first row of logits is " + std::to_string(first_row) + ": it must be one of the " +
+                 std::to_string(size) + " tokens there are");
   auto sequence = std::make_shared<Sequence>();
   sequence->number = inbox_.next_number();
   sequence->id = "logits-" + std::to_string(sequence->number);
@@ -123,16 +128,18 @@ Result<std::shared_ptr<Sequence>> LocalEngine::make_job(const std::vector<std::i
   sequence->root = root_hash(cache_identity_, "", "");
   sequence->job = std::make_shared<LogitsJob>();
   sequence->job->decode_from = decode_from.value_or(size);
-  sequence->job->logits.resize(ids.size() * static_cast<std::size_t>(spec().vocab));
+  sequence->job->first_row = sequence->rows_done = first_row;
+  sequence->job->logits.resize(static_cast<std::size_t>(size - first_row) * static_cast<std::size_t>(spec().vocab));
   return sequence;
 }
 
-Result<std::vector<float>> LocalEngine::logits(const std::vector<std::int32_t>& ids, std::optional<int> decode_from) {
+Result<std::vector<float>> LocalEngine::logits(const std::vector<std::int32_t>& ids, std::optional<int> decode_from,
+                                               int first_row) {
   try {
-    OCTAVO_TRY(const std::shared_ptr<Sequence> sequence, make_job(ids, decode_from));
+    OCTAVO_TRY(const std::shared_ptr<Sequence> sequence, make_job(ids, decode_from, first_row));
     InboxItem item;
     item.sequences = {sequence};
-    item.needs_rows = std::min(config_.max_num_batched_tokens, sequence->size());
+    item.needs_rows = std::min(config_.max_num_batched_tokens, sequence->size() - first_row);
     OCTAVO_TRY(inbox_.put(std::move(item)));
     OCTAVO_TRY(sequence->job->wait());
     return std::move(sequence->job->logits);
@@ -213,8 +220,9 @@ EngineFacts make_facts(const LoadedModel& loaded, const EngineConfig& config, co
 
 }  // namespace
 
-Result<std::unique_ptr<Engine>> make_local_engine(LoadedModel loaded, const EngineConfig& config) {
+Result<std::unique_ptr<Engine>> make_local_engine(std::shared_ptr<LoadedModel> shared, const EngineConfig& config) {
   OCTAVO_TRY(check_config(config));
+  LoadedModel& loaded = *shared;
   const std::vector<KvScales> scales = loaded.model->kv_scales();
   OCTAVO_TRY(const CacheLayout layout, make_cache_layout({.spec = loaded.model->spec(),
                                                           .choice = config.kv_cache,
@@ -225,7 +233,9 @@ Result<std::unique_ptr<Engine>> make_local_engine(LoadedModel loaded, const Engi
   for (const AttentionShape& shape : layout.layer_shapes) OCTAVO_TRY(loaded.backend->supports(shape));
   StepLimits limits = step_limits(config, static_cast<int>(layout.groups.size()));
   OCTAVO_TRY(const std::size_t activations, measure_activations(loaded, layout, limits, config.page_size));
-  const auto available = static_cast<std::int64_t>(loaded.available_bytes) - static_cast<std::int64_t>(activations);
+  // Another engine of the same model may have taken some since it was loaded.
+  const std::size_t left = std::min(loaded.available_bytes, loaded.backend->device().memory().available_bytes);
+  const auto available = static_cast<std::int64_t>(left) - static_cast<std::int64_t>(activations);
   OCTAVO_TRY(const MemoryPlan plan, plan_memory({.groups = layout.groups,
                                                  .page_size = config.page_size,
                                                  .model_positions = loaded.model->spec().max_positions,
@@ -240,7 +250,7 @@ Result<std::unique_ptr<Engine>> make_local_engine(LoadedModel loaded, const Engi
                                                                     .scales = scales,
                                                                     .page_size = config.page_size}));
   EngineFacts facts = make_facts(loaded, config, layout, plan);
-  auto engine = std::make_unique<LocalEngine>(std::move(loaded), config, std::move(facts));
+  auto engine = std::make_unique<LocalEngine>(std::move(shared), config, std::move(facts));
   OCTAVO_TRY(engine->start(std::move(store), layout.group_shapes, limits));
   log_choices(engine->facts(), layout, plan);
   return std::unique_ptr<Engine>(std::move(engine));

@@ -3,7 +3,7 @@
 //
 // Threads meet in the inbox (requests in), the token queues (events out) and the published statistics; everything else
 // is touched by the loop alone. When a step fails, every request fails with one sentence, and so does every later
-// submit.
+// submit. Engines of one loaded model share its weights and its backend, and must work one at a time.
 #pragma once
 
 #include <memory>
@@ -25,6 +25,6 @@ struct LoadedModel {
   double load_seconds = 0;
 };
 
-Result<std::unique_ptr<Engine>> make_local_engine(LoadedModel loaded, const EngineConfig& config);
+Result<std::unique_ptr<Engine>> make_local_engine(std::shared_ptr<LoadedModel> loaded, const EngineConfig& config);
 
 }  // namespace octavo

@@ -51,7 +51,9 @@ void write_extra_rows(StepPlan& plan) {
       PlannedRow extra{.entry = e, .token_row = row + position - entry.first, .position = position};
       const auto at = static_cast<std::size_t>(position);
       if (sequence.job) {
-        extra.logits_to = sequence.job->logits.data() + at * (sequence.job->logits.size() / sequence.tokens.size());
+        LogitsJob& job = *sequence.job;
+        const auto first = static_cast<std::size_t>(job.first_row);
+        extra.logits_to = job.logits.data() + (at - first) * (job.logits.size() / (sequence.tokens.size() - first));
       } else {
         extra.next_id = sequence.tokens[at + 1];
         extra.top = *sequence.prompt_logprobs;

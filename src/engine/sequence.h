@@ -23,7 +23,8 @@ namespace octavo {
 
 // Logits of every position of one sequence, for evaluation. Filled by the engine's thread, awaited by another.
 struct LogitsJob {
-  std::vector<float> logits;  // [tokens, vocab]
+  std::vector<float> logits;  // [tokens - first_row, vocab]
+  int first_row = 0;          // rows before this position are not wanted
   int decode_from = 0;        // tokens from here on are fed one a step
   std::mutex mutex;
   std::condition_variable changed;
