@@ -1,0 +1,39 @@
+// One request of a benchmark: random token ids, greedy, to its full length; and when its tokens came. How a bench sets
+// up its engine: no prefix cache, room for what is asked.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+
+namespace octavo {
+
+// A cache to measure, under the name that the results carry.
+struct CacheVariant {
+  std::string name = "auto";
+  KvCacheChoice choice;
+  std::vector<std::string> skip_layers;
+};
+
+// Each cache with no layer skipped, and those that are not automatic with each of the lists too: a list of layers per
+// entry, or several in one entry separated by semicolons. All get the transform.
+std::vector<CacheVariant> cache_variants(const std::vector<CacheVariant>& caches, TransformChoice transform,
+                                         const std::vector<std::string>& skip_lists);
+
+struct RequestTimes {
+  double ttft_ms = 0;          // from submit to the first token
+  std::vector<double> itl_ms;  // between one token and the next
+  double mean_itl_ms() const;  // 0 when there is one token only
+};
+
+// The config of an engine whose longest request has so many tokens; an error when the model has not as many positions.
+Result<EngineConfig> bench_config(EngineConfig config, const ModelSpec& spec, int longest);
+
+std::vector<std::int32_t> random_ids(std::uint64_t seed, int count, int vocab);
+
+// Waits for the end. An error when the request failed or ended early.
+Result<RequestTimes> timed_request(Engine& engine, std::vector<std::int32_t> prompt, int output_len);
+
+}  // namespace octavo

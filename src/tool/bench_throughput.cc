@@ -1,0 +1,133 @@
+#include "tool/bench_throughput.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <random>
+#include <thread>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "engine/local_engine.h"
+#include "tool/console.h"
+#include "tool/statistics.h"
+#include "tool/table.h"
+
+namespace octavo {
+namespace {
+
+int drawn_length(std::mt19937_64& random, int length, double ratio) {
+  const int low = std::max(1, static_cast<int>(std::floor(length * (1 - ratio))));
+  const int high = std::max(low, static_cast<int>(std::ceil(length * (1 + ratio))));
+  return low + static_cast<int>(random() % static_cast<std::uint64_t>(high - low + 1));
+}
+
+// Each thread is one client: it takes the next request when its last one has ended.
+Result<std::vector<RequestTimes>> run_clients(Engine& engine, const BenchThroughputOptions& options,
+                                              const std::vector<PlannedRequest>& plan) {
+  std::vector<RequestTimes> times(plan.size());
+  std::vector<Status> outcomes(static_cast<std::size_t>(options.max_concurrency));
+  std::atomic<std::size_t> next = 0;
+  const auto client = [&](std::size_t number) {
+    for (std::size_t i = next++; i < plan.size(); i = next++) {
+      auto prompt = random_ids(options.engine.seed + 1 + i, plan[i].input_len, engine.spec().vocab);
+      Result<RequestTimes> done = timed_request(engine, std::move(prompt), plan[i].output_len);
+      if (!done) {
+        outcomes[number] = done.error();
+        next = plan.size();
+        return;
+      }
+      times[i] = *std::move(done);
+    }
+  };
+  std::vector<std::thread> clients;
+  for (std::size_t c = 0; c < outcomes.size(); ++c) clients.emplace_back(client, c);
+  for (std::thread& thread : clients) thread.join();
+  for (const Status& outcome : outcomes) OCTAVO_TRY(outcome);
+  return times;
+}
+
+struct Spread {
+  std::string name;  // "ttft"
+  std::vector<double> values;
+};
+
+std::string report_text(const OrderedJson& report, const std::vector<Spread>& spreads) {
+  std::string text = "requests " + to_text(report.at("completed")) + ", concurrency " +
+                     to_text(report.at("max_concurrency")) + ", " + fixed(report.at("duration").get<double>(), 3) +
+                     " s: " + fixed(report.at("output_throughput").get<double>(), 1) + " output tok/s, " +
+                     fixed(report.at("total_token_throughput").get<double>(), 1) + " tok/s in all\n";
+  Table table({"ms", "mean", "p50", "p90", "p99", "max"});
+  for (const Spread& spread : spreads)
+    table.add({spread.name, fixed(mean(spread.values), 3), fixed(median(spread.values), 3),
+               fixed(percentile(spread.values, 90), 3), fixed(percentile(spread.values, 99), 3),
+               fixed(percentile(spread.values, 100), 3)});
+  return text + table.text();
+}
+
+OrderedJson report_json(const BenchThroughputOptions& options, const std::vector<PlannedRequest>& plan, double seconds,
+                        const std::vector<Spread>& spreads) {
+  std::int64_t inputs = 0;
+  std::int64_t outputs = 0;
+  for (const PlannedRequest& request : plan) {
+    inputs += request.input_len;
+    outputs += request.output_len;
+  }
+  OrderedJson report = {{"kv_cache_dtype", options.kv_cache_name},
+                        {"completed", plan.size()},
+                        {"max_concurrency", options.max_concurrency},
+                        {"duration", seconds},
+                        {"total_input_tokens", inputs},
+                        {"total_output_tokens", outputs},
+                        {"request_throughput", static_cast<double>(plan.size()) / seconds},
+                        {"output_throughput", static_cast<double>(outputs) / seconds},
+                        {"total_token_throughput", static_cast<double>(inputs + outputs) / seconds}};
+  for (const Spread& spread : spreads) {
+    report["mean_" + spread.name + "_ms"] = mean(spread.values);
+    report["median_" + spread.name + "_ms"] = median(spread.values);
+    for (const int percent : {90, 99})
+      report["p" + std::to_string(percent) + "_" + spread.name + "_ms"] = percentile(spread.values, percent);
+  }
+  return report;
+}
+
+}  // namespace
+
+std::vector<PlannedRequest> plan_requests(const BenchThroughputOptions& options) {
+  std::mt19937_64 random(options.engine.seed);
+  std::vector<PlannedRequest> plan(static_cast<std::size_t>(options.num_prompts));
+  for (PlannedRequest& request : plan) {
+    request.input_len = drawn_length(random, options.input_len, options.range_ratio);
+    request.output_len = drawn_length(random, options.output_len, options.range_ratio);
+  }
+  return plan;
+}
+
+Status bench_throughput(const BenchThroughputOptions& options, const BackendFactory& make_backend) {
+  const std::vector<PlannedRequest> plan = plan_requests(options);
+  int longest = 0;
+  for (const PlannedRequest& request : plan) longest = std::max(longest, request.input_len + request.output_len);
+  OCTAVO_TRY(const auto model, load_model(options.engine, make_backend));
+  OCTAVO_TRY(EngineConfig config, bench_config(options.engine, model->model->spec(), longest));
+  config.max_num_seqs = std::max(config.max_num_seqs, options.max_concurrency);
+  config.max_queued = std::max(config.max_queued, options.max_concurrency);
+  OCTAVO_TRY(const auto engine, Engine::create(config, model));
+  OCTAVO_TRY(timed_request(*engine, random_ids(options.engine.seed, plan.front().input_len, engine->spec().vocab),
+                           std::min(plan.front().output_len, 8)));  // warm-up
+
+  const auto start = std::chrono::steady_clock::now();
+  OCTAVO_TRY(const std::vector<RequestTimes> times, run_clients(*engine, options, plan));
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  std::vector<Spread> spreads = {{"ttft", {}}, {"itl", {}}};
+  for (const RequestTimes& request : times) {
+    spreads[0].values.push_back(request.ttft_ms);
+    spreads[1].values.insert(spreads[1].values.end(), request.itl_ms.begin(), request.itl_ms.end());
+  }
+  if (spreads[1].values.empty()) spreads.pop_back();  // one token a request
+  const OrderedJson report = report_json(options, plan, seconds, spreads);
+  if (!options.output_json.empty()) OCTAVO_TRY(write_file(options.output_json, to_text(report) + "\n"));
+  return write_stdout(report_text(report, spreads));
+}
+
+}  // namespace octavo

@@ -1,0 +1,33 @@
+// TextWindows: a text file as the token sequences that an evaluation runs over: consecutive windows of at most
+// `context` tokens, each with what the model expects in front (mostly its BOS). What is written like a special token is
+// text.
+//
+// Refuses a file that is not there, not UTF-8, or without two tokens.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+
+namespace octavo {
+
+struct TextWindows {
+  int context = 0;
+  int num_prefix = 0;                              // tokens in front of each window that are not of the text
+  std::int64_t num_tokens = 0;                     // of the text
+  std::vector<std::vector<std::int32_t>> windows;  // each of two tokens or more
+};
+
+constexpr int kLongestDefaultWindow = 2048;
+
+// context: as the flag says; absent: the model's positions, at most kLongestDefaultWindow.
+Result<TextWindows> read_text_windows(const std::string& file, const std::string& model_path, const ModelSpec& spec,
+                                      std::optional<int> context);
+
+// The pages of the prefix cache are whole, so blocks of rows end where pages do.
+int rows_per_block(const Engine& engine);
+
+}  // namespace octavo

@@ -1,0 +1,132 @@
+#include "tool/timed_backend.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <vector>
+
+namespace octavo {
+namespace {
+
+// Of the numbers that a view shows, whatever its strides.
+std::int64_t bytes_of(std::initializer_list<const Tensor*> tensors) {
+  std::int64_t bytes = 0;
+  for (const Tensor* tensor : tensors)
+    if (!tensor->empty()) bytes += dtype_bytes(tensor->dtype(), tensor->elements());
+  return bytes;
+}
+
+std::int64_t bytes_of(const Weight& weight) {
+  std::int64_t bytes = 0;
+  for (const WeightPart& part : weight.parts) bytes += bytes_of({&part.values, &part.scale});
+  return bytes;
+}
+
+// A chunk reads each key and value that any of its tokens sees once.
+std::int64_t cache_bytes_read(const AttentionArgs& args, Device& device) {
+  std::vector<std::int32_t> contexts(static_cast<std::size_t>(args.batch.num_seqs));
+  std::vector<std::int32_t> starts(contexts.size() + 1);
+  device.download(std::as_writable_bytes(std::span(contexts)), args.batch.context.raw());
+  device.download(std::as_writable_bytes(std::span(starts)), args.batch.query_start.raw());
+  std::int64_t tokens = 0;
+  for (std::size_t s = 0; s < contexts.size(); ++s) {
+    const std::int64_t seen = contexts[s];
+    const std::int64_t window = args.rule.window + (starts[s + 1] - starts[s]) - 1;
+    tokens += args.rule.window > 0 ? std::min(seen, window) : seen;
+  }
+  return tokens * bytes_per_token(args.kv.format);
+}
+
+}  // namespace
+
+// Rows of the table that are looked up, not the table.
+void TimedOps::embed(const EmbedArgs& args) {
+  const std::int64_t row = args.table.out > 0 ? bytes_of(args.table) / args.table.out : 0;
+  timed("embed", args.ids.elements() * row + bytes_of({&args.ids, &args.out}), [&] { inner_.embed(args); });
+}
+
+void TimedOps::rms_norm(const RmsNormArgs& args) {
+  timed("rms_norm", bytes_of({&args.x, &args.rule.weight, &args.out}), [&] { inner_.rms_norm(args); });
+}
+
+void TimedOps::add_rms_norm(const AddRmsNormArgs& args) {
+  timed("add_rms_norm", bytes_of({&args.x, &args.residual, &args.residual, &args.rule.weight, &args.out}),
+        [&] { inner_.add_rms_norm(args); });
+}
+
+void TimedOps::linear(const LinearArgs& args) {
+  timed("linear", bytes_of(args.weight) + bytes_of({&args.x, &args.bias, &args.out}), [&] { inner_.linear(args); });
+}
+
+// Of all experts: which are chosen lies on the device, so this is the most that can be read.
+void TimedOps::grouped_linear(const GroupedLinearArgs& args) {
+  std::int64_t experts = 0;
+  for (const Weight& expert : args.experts) experts += bytes_of(expert);
+  const std::int64_t chosen = std::min(std::ssize(args.experts), args.ids.elements());
+  if (!args.experts.empty()) experts = experts / std::ssize(args.experts) * chosen;
+  timed("grouped_linear", experts + bytes_of({&args.x, &args.bias, &args.ids, &args.weights, &args.out}),
+        [&] { inner_.grouped_linear(args); });
+}
+
+void TimedOps::route(const RouteArgs& args) {
+  timed("route", bytes_of({&args.logits, &args.choice_bias, &args.ids, &args.weights}), [&] { inner_.route(args); });
+}
+
+void TimedOps::rope(const RopeArgs& args) {
+  timed("rope", bytes_of({&args.x, &args.x, &args.positions}), [&] { inner_.rope(args); });
+}
+
+void TimedOps::gated_activation(const GatedActivationArgs& args) {
+  timed("gated_activation", bytes_of({&args.gate, &args.up, &args.out}), [&] { inner_.gated_activation(args); });
+}
+
+void TimedOps::kv_write(const KvWriteArgs& args) {
+  const std::int64_t stored = args.k.empty() ? 0 : args.k.size(0) * bytes_per_token(args.kv.format);
+  timed("kv_write", stored + bytes_of({&args.q, &args.k, &args.v, &args.positions, &args.slots, &args.query.values}),
+        [&] { inner_.kv_write(args); });
+}
+
+void TimedOps::plan_attention(const PlanAttentionArgs& args) {
+  const BatchView& batch = args.batch;
+  if (!timeline_.planning()) timeline_.begin_step(batch.num_tokens, batch.num_decodes, batch.max_context);
+  timed("plan_attention", bytes_of({&batch.query_start, &batch.context}), [&] { inner_.plan_attention(args); });
+}
+
+void TimedOps::attention(const AttentionArgs& args) {
+  timed("attention", cache_bytes_read(args, device_) + bytes_of({&args.query.values, &args.out}),
+        [&] { inner_.attention(args); });
+}
+
+void TimedOps::conv_update(const ConvUpdateArgs& args) {
+  timed("conv_update", bytes_of({&args.x, &args.weight, &args.out}), [&] { inner_.conv_update(args); });
+}
+
+void TimedOps::delta_rule(const DeltaRuleArgs& args) {
+  timed("delta_rule", bytes_of({&args.q, &args.k, &args.v, &args.decay, &args.beta, &args.out}),
+        [&] { inner_.delta_rule(args); });
+}
+
+void TimedOps::gather(const GatherArgs& args) {
+  timed("gather", bytes_of({&args.index, &args.out, &args.out}), [&] { inner_.gather(args); });
+}
+
+void TimedOps::add(const AddArgs& args) {
+  timed("add", bytes_of({&args.a, &args.b, &args.out}), [&] { inner_.add(args); });
+}
+
+void TimedOps::scale(const ScaleArgs& args) {
+  timed("scale", bytes_of({&args.x, &args.out}), [&] { inner_.scale(args); });
+}
+
+void TimedOps::absmax(const AbsmaxArgs& args) {
+  timed("absmax", bytes_of({&args.x, &args.out}), [&] { inner_.absmax(args); });
+}
+
+void TimedOps::sample(const SampleArgs& args) {
+  timed("sample", bytes_of({&args.logits, &args.out}), [&] { inner_.sample(args); });
+}
+
+void TimedOps::log_probs(const LogProbsArgs& args) {
+  timed("log_probs", bytes_of({&args.logits, &args.chosen}), [&] { inner_.log_probs(args); });
+}
+
+}  // namespace octavo

@@ -1,0 +1,70 @@
+// TimedBackend: a backend whose verbs are another's, each waited for and noted in a timeline. The sums are the same; a
+// step takes longer by the waiting, which the gaps show.
+#pragma once
+
+#include <memory>
+
+#include "ops/backend.h"
+#include "tool/verb_timeline.h"
+
+namespace octavo {
+
+class TimedOps final : public Ops {
+ public:
+  TimedOps(Ops& inner, Device& device, VerbTimeline& timeline) : inner_(inner), device_(device), timeline_(timeline) {}
+
+  void embed(const EmbedArgs& args) override;
+  void rms_norm(const RmsNormArgs& args) override;
+  void add_rms_norm(const AddRmsNormArgs& args) override;
+  void linear(const LinearArgs& args) override;
+  void grouped_linear(const GroupedLinearArgs& args) override;
+  void route(const RouteArgs& args) override;
+  void rope(const RopeArgs& args) override;
+  void gated_activation(const GatedActivationArgs& args) override;
+  QuerySpec query_spec(const KvFormat& format) const override { return inner_.query_spec(format); }
+  void kv_write(const KvWriteArgs& args) override;
+  std::unique_ptr<AttentionPlan> make_plan(int max_seqs, int max_tokens) override {
+    return inner_.make_plan(max_seqs, max_tokens);
+  }
+  void plan_attention(const PlanAttentionArgs& args) override;
+  void attention(const AttentionArgs& args) override;
+  void conv_update(const ConvUpdateArgs& args) override;
+  void delta_rule(const DeltaRuleArgs& args) override;
+  void gather(const GatherArgs& args) override;
+  void add(const AddArgs& args) override;
+  void scale(const ScaleArgs& args) override;
+  void absmax(const AbsmaxArgs& args) override;
+  void sample(const SampleArgs& args) override;
+  void log_probs(const LogProbsArgs& args) override;
+
+ private:
+  template <class Work>
+  void timed(const char* verb, std::int64_t bytes, Work&& work) {
+    device_.synchronize();
+    const double begin = timeline_.now_ms();
+    work();
+    device_.synchronize();
+    timeline_.add(verb, begin, timeline_.now_ms(), bytes);
+  }
+
+  Ops& inner_;
+  Device& device_;
+  VerbTimeline& timeline_;
+};
+
+class TimedBackend final : public Backend {
+ public:
+  TimedBackend(std::unique_ptr<Backend> inner, VerbTimeline& timeline)
+      : inner_(std::move(inner)), ops_(inner_->ops(), inner_->device(), timeline) {}
+  Device& device() override { return inner_->device(); }
+  Ops& ops() override { return ops_; }
+  Comm& comm() override { return inner_->comm(); }
+  Status supports(const AttentionShape& shape) const override { return inner_->supports(shape); }
+  Status supports_compute(DType compute) const override { return inner_->supports_compute(compute); }
+
+ private:
+  std::unique_ptr<Backend> inner_;
+  TimedOps ops_;
+};
+
+}  // namespace octavo
