@@ -1,0 +1,146 @@
+#include <algorithm>
+#include <string>
+
+#include "base/check.h"
+#include "cuda/attention.h"
+#include "cuda/attention_plan.h"
+#include "cuda/portable/params.h"
+
+namespace octavo::cuda {
+
+namespace {
+
+using portable::AttentionParams;
+using portable::KernelRow;
+using portable::Phase;
+
+std::span<const KernelRow> rows_of(int width) {
+  switch (width) {
+    case 64:
+      return portable::rows_of_64();
+    case 128:
+      return portable::rows_of_128();
+    case 256:
+      return portable::rows_of_256();
+    default:
+      return {};
+  }
+}
+
+const KernelRow* find_row(const KvFormat& format, Phase phase) {
+  for (const KernelRow& row : rows_of(format.segments[0].width))
+    if (row.phase == phase && row.key == format.segments[0].elem && row.value == format.segments[1].elem) return &row;
+  return nullptr;
+}
+
+Error unsupported(const std::string& sentence) { return Error(sentence, ErrorKind::unsupported); }
+
+const float* given_scales(const KvView& kv, int segment) {
+  const KvGrain grain = kv.format.segments[segment].grain;
+  if (grain != KvGrain::tensor && grain != KvGrain::head) return nullptr;
+  check(kv.scales[segment] != nullptr, "a scale of the cache was not delivered");
+  return kv.scales[segment];
+}
+
+AttentionParams params_of(const AttentionArgs& args, const PagePlan& plan) {
+  const KvFormat& format = args.kv.format;
+  const Tensor& q = args.query.values;
+  check(q.dtype() == DType::bf16 && args.out.dtype() == DType::bf16 && q.stride(2) == 1 && args.out.stride(2) == 1,
+        "queries and results are rows of bfloat16");
+  check(q.size(2) == format.segments[0].width && q.size(1) % format.segments[0].heads == 0,
+        "queries do not have the shape that query_spec() says");
+  check(args.out.size(0) == q.size(0) && args.out.size(1) == q.size(1) && args.out.size(2) == q.size(2),
+        "the shape of attention's result");
+  check(args.kv.page_bytes == bytes_per_page(format, kPageTokens), "pages do not have this wing's size");
+  AttentionParams p;
+  p.query = reinterpret_cast<const __nv_bfloat16*>(q.raw());
+  p.query_token_stride = q.stride(0);
+  p.query_head_stride = q.stride(1);
+  p.out = reinterpret_cast<__nv_bfloat16*>(args.out.raw());
+  p.out_token_stride = args.out.stride(0);
+  p.out_head_stride = args.out.stride(1);
+  p.pages = args.kv.pages;
+  p.page_bytes = args.kv.page_bytes;
+  p.layout = page_layout(format);
+  p.page_table = args.kv.page_table;
+  p.max_pages = args.kv.max_pages;
+  p.query_start = args.batch.query_start.data<std::int32_t>();
+  p.context = args.batch.context.data<std::int32_t>();
+  p.key_scales = given_scales(args.kv, 0);
+  p.value_scales = given_scales(args.kv, 1);
+  if (!args.rule.sinks.empty()) p.sinks = args.rule.sinks.data<float>();
+  p.scale = args.rule.scale;
+  p.soft_cap = args.rule.soft_cap;
+  p.window = args.rule.window;
+  p.q_heads = static_cast<std::int32_t>(q.size(1));
+  p.kv_heads = format.segments[0].heads;
+  p.group = p.q_heads / p.kv_heads;
+  p.plan = plan.view();
+  return p;
+}
+
+void launch(cudaStream_t stream, const KvFormat& format, Phase phase, dim3 grid, const AttentionParams& p) {
+  const KernelRow* row = find_row(format, phase);
+  check(row != nullptr, "a cache that this wing refuses");
+  check(
+      cudaFuncSetAttribute(row->kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, row->shared_bytes) == cudaSuccess,
+      "this device has too little shared memory for attention's tiles");
+  row->kernel<<<grid, row->threads, row->shared_bytes, stream>>>(p);
+}
+
+}  // namespace
+
+Status supports(const AttentionShape& shape) {
+  const KvFormat& format = shape.format;
+  const KvSegment& key = format.segments[0];
+  const KvSegment& value = format.segments[1];
+  if (format.num_segments != 2 || key.part != KvPart::key || value.part != KvPart::value)
+    return unsupported("attention on CUDA reads caches of K and V, but this model keeps " + describe(format) +
+                       ": use --device cpu");
+  if (key.heads < 1 || key.heads != value.heads || shape.q_heads % key.heads != 0)
+    return unsupported("attention needs as many KV heads for K as for V, and a multiple of them as query heads, not " +
+                       std::to_string(shape.q_heads) + " query heads over " + describe(format));
+  if (shape.page_size != kPageTokens)
+    return unsupported("a page has 64 tokens on CUDA, not " + std::to_string(shape.page_size) +
+                       ": use --block-size 64");
+  if (key.width != value.width || rows_of(key.width).empty())
+    return unsupported(
+        "attention on CUDA serves heads of 64, 128 and 256 numbers, K as wide as V, but this model has " +
+        std::to_string(key.width) + " and " + std::to_string(value.width) + ": use --device cpu");
+  if (find_row(format, Phase::decode) == nullptr)
+    return unsupported("attention on CUDA has no kernel for a cache of " + std::string(name_of(key.elem)) + ":" +
+                       std::string(name_of(value.elem)) +
+                       ": choose --kv-cache-dtype bfloat16, fp8, fp8_e5m2, int8, int8:fp8 or bfloat16:fp8");
+  return {};
+}
+
+QuerySpec query_spec(const KvFormat&) { return {.dtype = DType::bf16, .width_factor = 1, .has_scale = false}; }
+
+std::unique_ptr<AttentionPlan> make_plan(Device& device, int max_seqs, int max_tokens) {
+  return std::make_unique<PagePlan>(device, max_seqs, max_tokens);
+}
+
+void plan_attention(cudaStream_t stream, const PlanAttentionArgs& args) {
+  static_cast<PagePlan&>(args.plan).make(stream, args);
+}
+
+void attention(cudaStream_t stream, const AttentionArgs& args) {
+  const auto& plan = static_cast<const PagePlan&>(args.plan);
+  const AttentionParams p = params_of(args, plan);
+  const KvFormat& format = args.kv.format;
+  const BatchView& batch = args.batch;
+  if (batch.num_decodes > 0) {
+    const KernelRow* row = find_row(format, Phase::decode);
+    check(row != nullptr, "a cache that this wing refuses");
+    const int parts = p.kv_heads * ((p.group + kDecodeRows - 1) / kDecodeRows);
+    const int most = batch.num_decodes * kMaxSplits * parts;
+    launch(stream, format, Phase::decode, std::min(most, plan.num_processors() * row->blocks_of_sm), p);
+  }
+  if (batch.num_seqs > batch.num_decodes) {
+    const int tiles =
+        plan.max_prefills(batch.num_tokens - batch.num_decodes, batch.num_seqs - batch.num_decodes, p.group);
+    launch(stream, format, Phase::prefill, dim3(p.kv_heads, tiles), p);
+  }
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,146 @@
+#include "base/check.h"
+#include "cuda/attention_plan.h"
+#include "cuda/page_layout.cuh"
+
+namespace octavo::cuda {
+
+namespace {
+
+constexpr int kPlanThreads = 256;
+constexpr const char* kPurpose = "attention's plan";
+
+struct PlanParams {
+  const std::int32_t* query_start;
+  const std::int32_t* context;
+  std::int32_t num_seqs;
+  std::int32_t num_decodes;
+  std::int32_t group;
+  std::int32_t window;
+  DecodeItem* decodes;
+  PrefillItem* prefills;
+  std::int32_t* counts;
+};
+
+struct SplitOfContext {
+  std::int32_t first_page = 0;
+  std::int32_t pages = 0;
+  std::int32_t split_pages = kMinSplitPages;
+
+  __device__ SplitOfContext(std::int32_t context, std::int32_t window) {
+    first_page = window > 0 ? max(0, context - window) / kPageTokens : 0;
+    pages = (context + kPageTokens - 1) / kPageTokens - first_page;
+    while (split_pages * kMaxSplits < pages) split_pages *= 2;
+  }
+  __device__ std::int32_t count() const { return (pages + split_pages - 1) / split_pages; }
+};
+
+// The sum of `count` over the threads before this one, and over all.
+__device__ std::int32_t sum_before(std::int32_t count, std::int32_t* shared, std::int32_t& all) {
+  shared[threadIdx.x] = count;
+  __syncthreads();
+  for (int step = 1; step < kPlanThreads; step *= 2) {
+    const std::int32_t other = static_cast<int>(threadIdx.x) >= step ? shared[threadIdx.x - step] : 0;
+    __syncthreads();
+    shared[threadIdx.x] += other;
+    __syncthreads();
+  }
+  all = shared[kPlanThreads - 1];
+  const std::int32_t before = shared[threadIdx.x] - count;
+  __syncthreads();
+  return before;
+}
+
+__device__ void list_decode(const PlanParams& p, std::int32_t seq, std::int32_t at) {
+  const SplitOfContext cut(p.context[seq], p.window);
+  for (std::int32_t split = 0; split < cut.count(); ++split) {
+    const std::int32_t begin = split * cut.split_pages;
+    p.decodes[at + split] = {seq, cut.first_page + begin, min(cut.split_pages, cut.pages - begin),
+                             static_cast<std::int16_t>(split), static_cast<std::int16_t>(cut.count())};
+  }
+}
+
+__global__ void plan_kernel(const PlanParams p) {
+  __shared__ std::int32_t shared[kPlanThreads];
+  std::int32_t decodes = 0, prefills = 0;
+  for (std::int32_t base = 0; base < p.num_seqs; base += kPlanThreads) {
+    const std::int32_t seq = base + threadIdx.x;
+    const bool exists = seq < p.num_seqs;
+    const std::int32_t rows = exists ? (p.query_start[seq + 1] - p.query_start[seq]) * p.group : 0;
+    const std::int32_t tiles = seq >= p.num_decodes ? (rows + kTileRows - 1) / kTileRows : 0;
+    const std::int32_t splits = exists && seq < p.num_decodes ? SplitOfContext(p.context[seq], p.window).count() : 0;
+    std::int32_t all = 0;
+    const std::int32_t at = decodes + sum_before(splits, shared, all);
+    decodes += all;
+    if (splits > 0) list_decode(p, seq, at);
+    const std::int32_t tile_at = prefills + sum_before(tiles, shared, all);
+    prefills += all;
+    for (std::int32_t i = 0; i < tiles; ++i) p.prefills[tile_at + i] = {seq, (tiles - 1 - i) * kTileRows};
+  }
+  if (threadIdx.x == 0) p.counts[0] = decodes;
+  if (threadIdx.x == 0) p.counts[1] = prefills;
+}
+
+bool grow(Device& device, Buffer& buffer, std::size_t bytes) {
+  if (buffer.size() >= bytes) return false;
+  device.synchronize();
+  buffer = Buffer();
+  auto larger = device.allocate(bytes, kPurpose);
+  check(static_cast<bool>(larger), larger ? "" : larger.error().message());
+  buffer = std::move(*larger);
+  return true;
+}
+
+}  // namespace
+
+PagePlan::PagePlan(Device& device, int max_seqs, int max_tokens)
+    : device_(device), max_seqs_(max_seqs), max_tokens_(max_tokens) {
+  int ordinal = 0;
+  check(cudaGetDevice(&ordinal) == cudaSuccess &&
+            cudaDeviceGetAttribute(&num_processors_, cudaDevAttrMultiProcessorCount, ordinal) == cudaSuccess,
+        "a plan is made where a device is");
+}
+
+std::int32_t PagePlan::max_prefills(std::int64_t tokens, int num_seqs, int group) const {
+  return static_cast<std::int32_t>(tokens * group / kTileRows) + num_seqs;
+}
+
+void PagePlan::reserve(const AttentionShape& shape) {
+  const auto seqs = static_cast<std::size_t>(max_seqs_);
+  const auto heads = static_cast<std::size_t>(shape.q_heads);
+  const int kv_heads = shape.format.segments[0].heads;
+  const auto tiles = static_cast<std::size_t>(max_prefills(max_tokens_, max_seqs_, shape.q_heads / kv_heads));
+  grow(device_, decodes_, seqs * kMaxSplits * sizeof(DecodeItem));
+  grow(device_, prefills_, tiles * sizeof(PrefillItem));
+  grow(device_, counts_, 2 * sizeof(std::int32_t));
+  grow(device_, partial_,
+       seqs * kMaxSplits * heads * static_cast<std::size_t>(shape.format.segments[1].width) * sizeof(float));
+  grow(device_, partial_sums_, seqs * kMaxSplits * heads * sizeof(float2));
+  if (grow(device_, arrivals_, seqs * heads * sizeof(std::uint32_t)))
+    device_.fill_zero(arrivals_.data(), arrivals_.size());
+}
+
+void PagePlan::make(cudaStream_t stream, const PlanAttentionArgs& args) {
+  check(args.batch.num_seqs <= max_seqs_ && args.batch.num_tokens <= max_tokens_, "a step is within its plan's limits");
+  reserve(args.shape);
+  const PlanParams p{.query_start = args.batch.query_start.data<std::int32_t>(),
+                     .context = args.batch.context.data<std::int32_t>(),
+                     .num_seqs = args.batch.num_seqs,
+                     .num_decodes = args.batch.num_decodes,
+                     .group = args.shape.q_heads / args.shape.format.segments[0].heads,
+                     .window = args.shape.window,
+                     .decodes = reinterpret_cast<DecodeItem*>(decodes_.data()),
+                     .prefills = reinterpret_cast<PrefillItem*>(prefills_.data()),
+                     .counts = reinterpret_cast<std::int32_t*>(counts_.data())};
+  plan_kernel<<<1, kPlanThreads, 0, stream>>>(p);
+}
+
+PlanView PagePlan::view() const {
+  return {.decodes = reinterpret_cast<const DecodeItem*>(decodes_.data()),
+          .prefills = reinterpret_cast<const PrefillItem*>(prefills_.data()),
+          .counts = reinterpret_cast<const std::int32_t*>(counts_.data()),
+          .partial = reinterpret_cast<float*>(partial_.data()),
+          .partial_sums = reinterpret_cast<float2*>(partial_sums_.data()),
+          .arrivals = reinterpret_cast<std::uint32_t*>(arrivals_.data())};
+}
+
+}  // namespace octavo::cuda

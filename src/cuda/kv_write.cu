@@ -1,0 +1,104 @@
+#include "base/check.h"
+#include "cuda/kv_write.h"
+#include "cuda/kv_write_kernel.cuh"
+
+namespace octavo::cuda {
+
+namespace {
+
+WriteRows rows_of(const Tensor& x, const NormRule* norm) {
+  check(x.dtype() == DType::bf16 && x.stride(2) == 1, "the cache's writer reads bfloat16 rows");
+  check(x.stride(0) % 8 == 0 && x.stride(1) % 8 == 0 && reinterpret_cast<std::uintptr_t>(x.raw()) % 16 == 0,
+        "rows for the cache's writer begin at multiples of 16 bytes");
+  WriteRows rows;
+  rows.data = reinterpret_cast<const __nv_bfloat16*>(x.raw());
+  rows.token_stride = x.stride(0);
+  rows.head_stride = x.stride(1);
+  if (norm == nullptr) return rows;
+  rows.normed = true;
+  rows.norm_eps = norm->eps;
+  rows.norm_offset = norm->weight_offset;
+  if (norm->weight.empty()) return rows;
+  check(norm->weight.elements() == x.size(2), "a norm's weight has one number a channel");
+  rows.norm_weight = norm->weight.data<float>();
+  return rows;
+}
+
+const float* given_scales(const KvView& kv, int segment) {
+  const KvGrain grain = kv.format.segments[segment].grain;
+  if (grain != KvGrain::tensor && grain != KvGrain::head) return nullptr;
+  check(kv.scales[segment] != nullptr, "a scale of the cache was not delivered");
+  return kv.scales[segment];
+}
+
+void put_query(const KvWriteArgs& args, WriteParams& p) {
+  const Tensor& query = args.query.values;
+  check(query.dtype() == DType::bf16 && query.size(0) == args.q.size(0) && query.size(1) == args.q.size(1) &&
+            query.size(2) == args.q.size(2),
+        "queries do not have the shape that query_spec() says");
+  p.q = rows_of(args.q, args.q_norm);
+  p.tokens = static_cast<std::int32_t>(args.q.size(0));
+  p.q_heads = static_cast<std::int32_t>(args.q.size(1));
+  p.query = reinterpret_cast<__nv_bfloat16*>(query.raw());
+  p.query_token_stride = query.stride(0);
+  p.query_head_stride = query.stride(1);
+  p.rotated = args.kv.format.segments[0].transform == KvTransform::hadamard;
+  for (auto n = static_cast<int>(args.q.size(2)); n > 1; n /= n >= 4 ? 4 : 2)
+    p.rotation_norm *= n >= 4 ? 0.5f : 0.70710678118654752f;
+  if (args.rope.inv_freq.empty()) return;
+  check(args.positions.elements() == args.q.size(0), "rope needs one position a token");
+  p.inv_freq = args.rope.inv_freq.data<float>();
+  p.pairs = static_cast<std::int32_t>(args.rope.inv_freq.elements());
+  check(2 * p.pairs <= args.q.size(2), "more pairs to rotate than a head has");
+  p.rope_factor = args.rope.factor;
+  p.interleaved = args.rope.interleaved;
+  p.positions = args.positions.data<std::int32_t>();
+}
+
+void put_cache(const KvWriteArgs& args, WriteParams& p) {
+  const KvFormat& format = args.kv.format;
+  for (const auto& [x, segment] : {std::pair{&args.k, 0}, std::pair{&args.v, 1}})
+    check(x->size(0) == args.q.size(0) && x->size(1) == format.segments[segment].heads &&
+              x->size(2) == format.segments[segment].width && x->size(2) == args.q.size(2),
+          "k and v do not have the shape of the cache");
+  check(args.slots.elements() == args.q.size(0), "one slot a token");
+  check(args.kv.page_size == kPageTokens && args.kv.page_bytes == bytes_per_page(format, kPageTokens),
+        "pages do not have this wing's size");
+  p.k = rows_of(args.k, args.k_norm);
+  p.v = rows_of(args.v, args.v_norm);
+  p.kv_heads = format.segments[0].heads;
+  p.slots = args.slots.data<std::int32_t>();
+  p.layout = page_layout(format);
+  p.key_elem = format.segments[0].elem;
+  p.value_elem = format.segments[1].elem;
+  p.key_scales = given_scales(args.kv, 0);
+  p.value_scales = given_scales(args.kv, 1);
+  p.pages = args.kv.pages;
+  p.page_bytes = args.kv.page_bytes;
+  p.num_pages = args.kv.num_pages;
+  p.counters = args.kv.counters;
+}
+
+}  // namespace
+
+void kv_write(cudaStream_t stream, const KvWriteArgs& args) {
+  WriteParams p;
+  put_query(args, p);
+  if (!args.k.empty()) put_cache(args, p);
+  if (p.tokens == 0) return;
+  const dim3 grid((p.tokens + kWriteRows - 1) / kWriteRows, p.q_heads + 2 * p.kv_heads);
+  switch (args.q.size(2)) {
+    case 64:
+      return kv_write_kernel<2><<<grid, kWriteThreads, 0, stream>>>(p);
+    case 128:
+      return kv_write_kernel<4><<<grid, kWriteThreads, 0, stream>>>(p);
+    case 256:
+      return kv_write_kernel<8><<<grid, kWriteThreads, 0, stream>>>(p);
+    case 512:
+      return kv_write_kernel<16><<<grid, kWriteThreads, 0, stream>>>(p);
+    default:
+      check(false, "a head size that this wing refuses");
+  }
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,366 @@
+// The device side of kv_write. A block takes 16 token rows of one head of q, k or v; a warp prepares a row at a time in
+// registers (kWide numbers a lane, neighbours), in the order norm, rope, rotation, then codes.
+//
+// V in 8 bits is collected in shared memory and leaves in pieces of 16 tokens where the rows fill such a piece.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <type_traits>
+
+#include "cuda/page_layout.cuh"
+#include "kv/codec.h"
+#include "kv/view.h"
+
+namespace octavo::cuda {
+
+constexpr int kWriteRows = 16;
+constexpr int kWriteWarps = 8;
+constexpr int kWriteThreads = 32 * kWriteWarps;
+
+struct WriteRows {  // of q, k or v; strides in numbers
+  const __nv_bfloat16* data = nullptr;
+  std::int64_t token_stride = 0;
+  std::int64_t head_stride = 0;
+  const float* norm_weight = nullptr;
+  float norm_eps = 0.0f;
+  float norm_offset = 0.0f;
+  bool normed = false;
+};
+
+struct WriteParams {
+  WriteRows q, k, v;
+  std::int32_t tokens = 0;
+  std::int32_t q_heads = 0;
+  std::int32_t kv_heads = 0;
+  const float* inv_freq = nullptr;
+  std::int32_t pairs = 0;
+  float rope_factor = 1.0f;
+  bool interleaved = false;
+  bool rotated = false;
+  float rotation_norm = 1.0f;  // 1 / sqrt(width), as hadamard() of kv/codec.h has it
+  const std::int32_t* positions = nullptr;
+  const std::int32_t* slots = nullptr;
+  __nv_bfloat16* query = nullptr;
+  std::int64_t query_token_stride = 0;
+  std::int64_t query_head_stride = 0;
+  PageLayout layout;
+  KvElem key_elem = KvElem::bf16;
+  KvElem value_elem = KvElem::bf16;
+  const float* key_scales = nullptr;  // a scale a head, or null for kinds without
+  const float* value_scales = nullptr;
+  std::byte* pages = nullptr;
+  std::int64_t page_bytes = 0;
+  std::int32_t num_pages = 0;
+  KvCounters* counters = nullptr;
+};
+
+template <int kWide>
+struct WriteShared {
+  float rows[kWriteWarps][32 * kWide];
+  alignas(16) std::uint8_t codes[kWriteRows][32 * kWide];
+  std::uint32_t written_places[2];
+  std::uint32_t saturated;
+  std::uint32_t amax;
+};
+
+template <int kWide>
+__device__ void load_write_row(const WriteRows& rows, int token, int head, float (&x)[kWide]) {
+  const int lane = threadIdx.x % 32;
+  const __nv_bfloat16* from = rows.data + token * rows.token_stride + head * rows.head_stride + lane * kWide;
+  using Piece = std::conditional_t<kWide == 2, std::uint32_t, std::conditional_t<kWide == 4, uint2, uint4>>;
+  constexpr int kPiece = sizeof(Piece) / 2;
+#pragma unroll
+  for (int i = 0; i < kWide; i += kPiece) {
+    const Piece piece = *reinterpret_cast<const Piece*>(from + i);
+    const auto* numbers = reinterpret_cast<const __nv_bfloat16*>(&piece);
+#pragma unroll
+    for (int j = 0; j < kPiece; ++j) x[i + j] = __bfloat162float(numbers[j]);
+  }
+  if (!rows.normed) return;
+  float squares = 0.0f;
+#pragma unroll
+  for (int i = 0; i < kWide; ++i) squares += x[i] * x[i];
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) squares += __shfl_xor_sync(~0u, squares, step);
+  const float factor = 1.0f / sqrtf(squares / (32 * kWide) + rows.norm_eps);
+#pragma unroll
+  for (int i = 0; i < kWide; ++i) {
+    x[i] *= factor;
+    if (rows.norm_weight != nullptr) x[i] *= rows.norm_weight[lane * kWide + i] + rows.norm_offset;
+  }
+}
+
+// Members of a pair lie in other lanes, so the row goes through shared memory. Products and sums are rounded one by
+// one, as the processor's paths do it.
+template <int kWide>
+__device__ void turn_write_row(const WriteParams& p, int token, float* row, float (&x)[kWide]) {
+  constexpr int kPairs = (kWide + 1) / 2;  // a lane's share of at most 16 * kWide pairs
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int i = 0; i < kWide; ++i) row[lane * kWide + i] = x[i];
+  __syncwarp();
+  const float position = static_cast<float>(p.positions[token]);
+  float first[kPairs], second[kPairs];
+#pragma unroll
+  for (int i = 0; i < kPairs; ++i) {
+    const int pair = lane + 32 * i;
+    if (pair >= p.pairs) continue;
+    float sine, cosine;
+    sincosf(__fmul_rn(position, p.inv_freq[pair]), &sine, &cosine);
+    sine = __fmul_rn(sine, p.rope_factor);
+    cosine = __fmul_rn(cosine, p.rope_factor);
+    const float a = row[p.interleaved ? 2 * pair : pair];
+    const float b = row[p.interleaved ? 2 * pair + 1 : pair + p.pairs];
+    first[i] = __fsub_rn(__fmul_rn(a, cosine), __fmul_rn(b, sine));
+    second[i] = __fadd_rn(__fmul_rn(b, cosine), __fmul_rn(a, sine));
+  }
+  __syncwarp();
+#pragma unroll
+  for (int i = 0; i < kPairs; ++i) {
+    const int pair = lane + 32 * i;
+    if (pair >= p.pairs) continue;
+    row[pair] = first[i];
+    row[pair + p.pairs] = second[i];
+  }
+  __syncwarp();
+#pragma unroll
+  for (int i = 0; i < kWide; ++i) x[i] = row[lane * kWide + i];
+  __syncwarp();
+}
+
+// hadamard() of kv/codec.h for a row of 32 * kWide numbers: the same sums in the same order.
+template <int kWide>
+__device__ void rotate_write_row(float norm, float (&x)[kWide]) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int half = 1; half < kWide; half *= 2)
+#pragma unroll
+    for (int i = 0; i < kWide; i += 2 * half)
+#pragma unroll
+      for (int j = i; j < i + half; ++j) {
+        const float a = x[j], b = x[j + half];
+        x[j] = __fadd_rn(a, b);
+        x[j + half] = __fsub_rn(a, b);
+      }
+#pragma unroll
+  for (int half = 1; half < 32; half *= 2)
+#pragma unroll
+    for (int i = 0; i < kWide; ++i) {
+      const float other = __shfl_xor_sync(~0u, x[i], half);
+      x[i] = (lane & half) != 0 ? __fsub_rn(other, x[i]) : __fadd_rn(x[i], other);
+    }
+#pragma unroll
+  for (int i = 0; i < kWide; ++i) x[i] = __fmul_rn(x[i], norm);
+}
+
+// What a thread noticed on its numbers.
+struct WriteNotice {
+  std::uint32_t saturated = 0;
+  float amax = 0.0f;
+};
+
+template <int kWide>
+__device__ void encode_write_row(KvElem elem, float scale, const float (&x)[kWide], bool counted, std::uint8_t* codes,
+                                 std::uint16_t* scale_to, WriteNotice& notice) {
+  std::uint32_t saturated = 0;
+  if (elem == KvElem::int8) {
+    std::uint32_t most = 0;
+#pragma unroll
+    for (int i = 0; i < kWide; ++i) most = max(most, __float_as_uint(x[i]) & 0x7FFFFFFFu);
+    const std::uint16_t bits = int8_scale(__uint_as_float(__reduce_max_sync(~0u, most)));
+    const float inverse = int8_inverse(bits);
+    const float limit = 127.0f * f32_from_bf16(bits);
+#pragma unroll
+    for (int i = 0; i < kWide; ++i) {
+      codes[i] = static_cast<std::uint8_t>(int8_from_f32(x[i], inverse));
+      saturated += fabsf(x[i]) > limit && bits != 0;
+    }
+    if (threadIdx.x % 32 == 0) *scale_to = bits;
+  } else {
+#pragma unroll
+    for (int i = 0; i < kWide; ++i) {
+      const float scaled = __fdiv_rn(x[i], scale);
+      codes[i] = encode8(elem, scaled);
+      saturated += fabsf(scaled) > max_value(elem);
+    }
+  }
+  if (counted) notice.saturated += saturated;
+}
+
+// A lane's neighbours in blocks that lie token after token.
+template <int kWide>
+__device__ void store_write_row(std::byte* block, int place, int elem_size, const std::uint8_t* codes,
+                                const float (&x)[kWide]) {
+  const int lane = threadIdx.x % 32;
+  if (elem_size == 1) {
+    std::byte* to = block + token_offset(place, lane * kWide, 32 * kWide);
+    if constexpr (kWide == 2) *reinterpret_cast<uchar2*>(to) = make_uchar2(codes[0], codes[1]);
+    if constexpr (kWide >= 4) {
+#pragma unroll
+      for (int i = 0; i < kWide; i += 4)
+        *reinterpret_cast<uchar4*>(to + i) = make_uchar4(codes[i], codes[i + 1], codes[i + 2], codes[i + 3]);
+    }
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kWide; i += 2) {
+    const std::uint32_t pair = bf16_from_f32(x[i]) | static_cast<std::uint32_t>(bf16_from_f32(x[i + 1])) << 16;
+    *reinterpret_cast<std::uint32_t*>(block + token_offset(place, 2 * (lane * kWide + i), 64 * kWide)) = pair;
+  }
+}
+
+// Zeroes what this launch does not write of a page whose first slot it writes: V of an earlier holder may be a NaN
+// there.
+template <int kWide>
+__device__ void clear_rest_of_page(const WriteParams& p, WriteShared<kWide>& shared, int token, int head) {
+  const int slot = p.slots[token];
+  const int i = threadIdx.x;
+  const bool follows = i >= kPageTokens || (token + i < p.tokens && p.slots[token + i] == slot + i);
+  if (__syncthreads_and(follows)) return;
+  if (i < 2) shared.written_places[i] = 0;
+  __syncthreads();
+  for (int t = i; t < p.tokens; t += kWriteThreads)
+    if (p.slots[t] / kPageTokens == slot / kPageTokens)
+      atomicOr(&shared.written_places[p.slots[t] % kPageTokens / 32], 1u << p.slots[t] % 32);
+  __syncthreads();
+  std::byte* base = p.pages + slot / kPageTokens * p.page_bytes + std::int64_t{head} * p.layout.head_bytes;
+  for (int n = i; n < kPageTokens * 32 * kWide; n += kWriteThreads) {
+    const int place = n % kPageTokens, d = n / kPageTokens;
+    if ((shared.written_places[place / 32] >> place % 32 & 1) != 0) continue;
+    if (p.layout.value_bytes == 1) {
+      base[p.layout.value_block + transposed_offset(place, d)] = std::byte{0};
+    } else {
+      *reinterpret_cast<std::uint16_t*>(base + p.layout.value_block + token_offset(place, 2 * d, 64 * kWide)) = 0;
+    }
+    if (d == 0 && p.value_elem == KvElem::int8)
+      *reinterpret_cast<std::uint16_t*>(base + p.layout.value_scales + 2 * place) = 0;
+  }
+  __syncthreads();
+}
+
+template <int kWide>
+__device__ void store_transposed(const WriteParams& p, const WriteShared<kWide>& shared, int first, int rows,
+                                 int head) {
+  const int slot = p.slots[first];
+  const bool follows =
+      static_cast<int>(threadIdx.x) >= rows || p.slots[first + threadIdx.x] == slot + static_cast<int>(threadIdx.x);
+  const bool whole = __syncthreads_and(follows) && rows == kWriteRows && slot % kWriteRows == 0;
+  const std::int64_t block = std::int64_t{head} * p.layout.head_bytes + p.layout.value_block;
+  if (whole) {
+    std::byte* to = p.pages + slot / kPageTokens * p.page_bytes + block;
+    for (int d = threadIdx.x; d < 32 * kWide; d += kWriteThreads) {
+      std::uint32_t words[4];
+#pragma unroll
+      for (int c = 0; c < 4; ++c)
+        words[c] = shared.codes[2 * c][d] | shared.codes[2 * c + 1][d] << 8 | shared.codes[2 * c + 8][d] << 16 |
+                   static_cast<std::uint32_t>(shared.codes[2 * c + 9][d]) << 24;
+      *reinterpret_cast<uint4*>(to + transposed_offset(slot % kPageTokens, d)) =
+          make_uint4(words[0], words[1], words[2], words[3]);
+    }
+    return;
+  }
+  for (int n = threadIdx.x; n < rows * 32 * kWide; n += kWriteThreads) {
+    const int row = n / (32 * kWide), d = n % (32 * kWide);
+    const int to = p.slots[first + row];
+    p.pages[to / kPageTokens * p.page_bytes + block + transposed_offset(to % kPageTokens, d)] =
+        static_cast<std::byte>(shared.codes[row][d]);
+  }
+}
+
+template <int kWide>
+__device__ void write_query_row(const WriteParams& p, float* row, int token, int head) {
+  float x[kWide];
+  load_write_row<kWide>(p.q, token, head, x);
+  if (p.pairs > 0) turn_write_row<kWide>(p, token, row, x);
+  if (p.rotated) rotate_write_row<kWide>(p.rotation_norm, x);
+  __nv_bfloat16* to = p.query + token * p.query_token_stride + head * p.query_head_stride + threadIdx.x % 32 * kWide;
+#pragma unroll
+  for (int i = 0; i < kWide; i += 2) *reinterpret_cast<__nv_bfloat162*>(to + i) = __floats2bfloat162_rn(x[i], x[i + 1]);
+}
+
+// One row of K or V; V in 8 bits stops in shared.codes.
+template <int kWide>
+__device__ void write_cache_row(const WriteParams& p, WriteShared<kWide>& shared, bool key, int token, int row,
+                                int head, WriteNotice& notice) {
+  float x[kWide];
+  load_write_row<kWide>(key ? p.k : p.v, token, head, x);
+  if (key && p.pairs > 0) turn_write_row<kWide>(p, token, shared.rows[threadIdx.x / 32], x);
+  if (key && p.rotated) rotate_write_row<kWide>(p.rotation_norm, x);
+  const int slot = p.slots[token];
+  if (slot < 0 || slot / kPageTokens >= p.num_pages) __trap();
+  const bool counted = slot >= kPageTokens;  // page 0 takes padding
+  if (counted) {
+#pragma unroll
+    for (int i = 0; i < kWide; ++i) notice.amax = fmaxf(notice.amax, fabsf(x[i]));
+  }
+  std::byte* base = p.pages + slot / kPageTokens * p.page_bytes + std::int64_t{head} * p.layout.head_bytes;
+  const int place = slot % kPageTokens;
+  const KvElem elem = key ? p.key_elem : p.value_elem;
+  const float* scales = key ? p.key_scales : p.value_scales;
+  std::uint8_t codes[kWide];
+  if (elem_bytes(elem) == 1)
+    encode_write_row<kWide>(
+        elem, scales != nullptr ? scales[head] : 1.0f, x, counted, codes,
+        reinterpret_cast<std::uint16_t*>(base + (key ? p.layout.key_scales : p.layout.value_scales)) + place, notice);
+  if (key || elem == KvElem::bf16) {
+    store_write_row<kWide>(base + (key ? 0 : p.layout.value_block), place, elem_bytes(elem), codes, x);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kWide; ++i) shared.codes[row][threadIdx.x % 32 * kWide + i] = codes[i];
+}
+
+template <int kWide>
+__device__ void count_writes(const WriteParams& p, WriteShared<kWide>& shared, bool key, int first, int rows, int head,
+                             const WriteNotice& notice) {
+  if (p.counters == nullptr) return;
+  const std::uint32_t saturated = __reduce_add_sync(~0u, notice.saturated);
+  const std::uint32_t amax = __reduce_max_sync(~0u, __float_as_uint(notice.amax));
+  if (threadIdx.x % 32 == 0) {
+    atomicAdd(&shared.saturated, saturated);
+    atomicMax(&shared.amax, amax);
+  }
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  float* shown = key ? &p.counters->key_amax : &p.counters->value_amax;
+  if (shared.saturated > 0) atomicAdd(reinterpret_cast<unsigned long long*>(&p.counters->saturated), shared.saturated);
+  if (__uint_as_float(shared.amax) > *const_cast<volatile float*>(shown))
+    atomicMax(reinterpret_cast<unsigned int*>(shown), shared.amax);
+  if (key || head != 0) return;  // one block speaks for all heads
+  unsigned long long counted = 0;
+  for (int row = 0; row < rows; ++row) counted += p.slots[first + row] >= kPageTokens;
+  atomicAdd(reinterpret_cast<unsigned long long*>(&p.counters->written), counted * p.kv_heads * 2 * p.layout.width);
+}
+
+template <int kWide>
+__global__ void __launch_bounds__(kWriteThreads) kv_write_kernel(const __grid_constant__ WriteParams p) {
+  __shared__ WriteShared<kWide> shared;
+  const int warp = threadIdx.x / 32;
+  const int first = blockIdx.x * kWriteRows;
+  const int rows = min(kWriteRows, p.tokens - first);
+  int head = blockIdx.y;
+  if (head < p.q_heads) {
+    for (int row = warp; row < rows; row += kWriteWarps)
+      write_query_row<kWide>(p, shared.rows[warp], first + row, head);
+    return;
+  }
+  head -= p.q_heads;
+  const bool key = head < p.kv_heads;
+  if (!key) head -= p.kv_heads;
+  if (threadIdx.x == 0) shared.saturated = shared.amax = 0;
+  __syncthreads();
+  if (!key) {
+    for (int row = 0; row < rows; ++row)
+      if (p.slots[first + row] >= kPageTokens && p.slots[first + row] % kPageTokens == 0)
+        clear_rest_of_page<kWide>(p, shared, first + row, head);
+  }
+  WriteNotice notice;
+  for (int row = warp; row < rows; row += kWriteWarps)
+    write_cache_row<kWide>(p, shared, key, first + row, row, head, notice);
+  __syncthreads();
+  if (!key && p.layout.value_bytes == 1) store_transposed<kWide>(p, shared, first, rows, head);
+  count_writes<kWide>(p, shared, key, first, rows, head, notice);
+}
+
+}  // namespace octavo::cuda
