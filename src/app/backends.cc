@@ -7,10 +7,10 @@ namespace octavo {
 
 BackendFactory backend_factory(const Options& options) {
   return [config = options.cpu, device = options.device](int rank) -> Result<std::unique_ptr<Backend>> {
-    if (device == DeviceChoice::automatic) {
+    if (device != DeviceChoice::cpu) {
       Result<std::unique_ptr<Backend>> gpu = cuda::make_backend(rank);
-      if (gpu) return gpu;
-      log::debug("no gpu", {{"because", gpu.error().message()}});
+      if (gpu || device == DeviceChoice::cuda) return gpu;
+      log::info("no gpu", {{"because", gpu.error().message()}});
     }
     return cpu::make_backend(config);
   };

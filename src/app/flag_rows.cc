@@ -143,8 +143,8 @@ constexpr std::array<std::pair<const char*, LoadFormat>, 4> kLoadFormats = {{{"a
                                                                              {"safetensors", LoadFormat::safetensors},
                                                                              {"gguf", LoadFormat::gguf},
                                                                              {"dummy", LoadFormat::dummy}}};
-constexpr std::array<std::pair<const char*, DeviceChoice>, 2> kDevices = {
-    {{"auto", DeviceChoice::automatic}, {"cpu", DeviceChoice::cpu}}};
+constexpr std::array<std::pair<const char*, DeviceChoice>, 3> kDevices = {
+    {{"auto", DeviceChoice::automatic}, {"cpu", DeviceChoice::cpu}, {"cuda", DeviceChoice::cuda}}};
 
 TransformChoice& transform_of(Options& o) { return o.engine.kv_cache.transform; }
 LoadFormat& load_format_of(Options& o) { return o.engine.load_format; }
@@ -204,7 +204,8 @@ void add_engine_rows(std::vector<FlagRow>& rows) {
                   "the same bits for a request alone or in a batch, whole or in chunks, prefix hit or miss", "off",
                   kEngineCommands,
                   any([](Options& o, const std::string&) { o.engine.deterministic = o.cpu.deterministic = true; })});
-  rows.push_back({"--device", "DEVICE", "auto or cpu", "auto", checkpoint, choice(device_of, kDevices)});
+  rows.push_back({"--device", "DEVICE", "auto (a usable GPU, else the processor), cpu or cuda", "auto", checkpoint,
+                  choice(device_of, kDevices)});
   rows.push_back({"--threads", "COUNT", "threads of the processor's arithmetic", "the CPUs this process may use",
                   checkpoint,
                   count(1, 1024, false, [](Options& o, std::int64_t v) { o.cpu.num_threads = static_cast<int>(v); })});

@@ -17,7 +17,7 @@
 namespace octavo {
 
 enum class Command { run, inspect, eval_logits, tokenize, render_template };
-enum class DeviceChoice { automatic, cpu };
+enum class DeviceChoice { automatic, cpu, cuda };
 
 struct Options {
   Command command = Command::run;

@@ -186,7 +186,8 @@ void run_linear(const LinearCase& c, const std::string& name) {
     const Tensor result = wide_out.columns(8, out);
     path.backend->ops().linear(
         {.x = inputs, .weight = weight, .bias = c.biased ? arena.floats(bias, {out}) : Tensor(), .out = result});
-    const double sums = path.processor ? 3e-6 : 2e-3;
+    // A GPU rounds packed numbers to bf16 once where rows are many: 2^-9 of each number at most, and a row may cancel.
+    const double sums = path.processor ? 3e-6 : c.tokens > 8 ? 1.6e-2 : 2e-3;
     // A row of one number may cancel to almost nothing: then the numbers of all tokens are the measure.
     expect_close(name, arena.read(result), want, out == 1 ? c.tokens : out, sums, c.result);
     for (const std::int64_t column : {std::int64_t{0}, out + 8})

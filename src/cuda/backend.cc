@@ -1,0 +1,56 @@
+#include "cuda/backend.h"
+
+#include <string>
+#include <utility>
+
+#include "cuda/attention.h"
+#include "cuda/device.h"
+#include "cuda/ops.h"
+
+namespace octavo::cuda {
+
+namespace {
+
+constexpr std::int32_t kPageSize = 64;  // tokens: the kernels' tile
+
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend(std::unique_ptr<CudaDevice> device, std::unique_ptr<CudaOps> ops)
+      : device_(std::move(device)), ops_(std::move(ops)) {}
+
+  Device& device() override { return *device_; }
+  Ops& ops() override { return *ops_; }
+  Comm& comm() override { return comm_; }
+  Status supports(const AttentionShape& shape) const override;
+  Status supports_compute(DType compute) const override;
+
+ private:
+  std::unique_ptr<CudaDevice> device_;
+  std::unique_ptr<CudaOps> ops_;
+  SingleRank comm_;
+};
+
+Status CudaBackend::supports(const AttentionShape& shape) const {
+  if (shape.page_size != kPageSize)
+    return Error("a page of " + std::to_string(shape.page_size) + " tokens is not served on a GPU: use --block-size " +
+                     std::to_string(kPageSize),
+                 ErrorKind::unsupported);
+  return cuda::supports(shape);
+}
+
+Status CudaBackend::supports_compute(DType compute) const {
+  if (compute == DType::bf16) return {};
+  return Error("activations of " + std::string(compute == DType::f32 ? "float32" : dtype_info(compute).name) +
+                   " are not computed on a GPU: use --dtype bfloat16, or --device cpu",
+               ErrorKind::unsupported);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> make_backend(int rank) {
+  OCTAVO_TRY(auto device, CudaDevice::create(rank));
+  OCTAVO_TRY(auto ops, CudaOps::create(*device));
+  return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(std::move(device), std::move(ops)));
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,37 @@
+#include "cuda/check.h"
+#include "cuda/verbs.h"
+#include "cuda/weight_numbers.cuh"
+
+namespace octavo::cuda {
+
+namespace {
+
+constexpr int kThreads = 256;
+
+// A block a token.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    embed_kernel(PartView table, const std::int32_t* ids, float scale, Rows<T> out) {
+  const std::int64_t row = ids[blockIdx.x];
+  T* to = out.row(blockIdx.x);
+  for (std::int64_t i = threadIdx.x; i < table.in; i += kThreads)
+    to[i] = from_float<T>(number_at(table, row, i) * table.scale_at(row, i) * scale);
+}
+
+}  // namespace
+
+void embed(cudaStream_t stream, const EmbedArgs& args) {
+  octavo::check(
+      args.table.parts.size() == 1 && args.out.size(0) == args.ids.elements() && args.out.size(1) == args.table.in,
+      "shapes of embed");
+  if (args.out.size(0) == 0) return;
+  const PartView table = view_of(args.table.parts.front());
+  visit_float(args.out.dtype(), [&](auto type) {
+    using T = decltype(type);
+    embed_kernel<T><<<static_cast<unsigned>(args.out.size(0)), kThreads, 0, stream>>>(table, ints(args.ids), args.scale,
+                                                                                      rows_of<T>(args.out));
+  });
+  check_launch();
+}
+
+}  // namespace octavo::cuda

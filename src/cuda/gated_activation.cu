@@ -1,0 +1,65 @@
+#include "cuda/check.h"
+#include "cuda/numbers.cuh"
+#include "cuda/verbs.h"
+
+namespace octavo::cuda {
+
+namespace {
+
+constexpr int kThreads = 256;
+
+__device__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+
+// exp(-g) beyond float32's range is infinity: the quotient is 0, and 0 times the gate is 0. `up` comes last, since up
+// times the gate may be infinite.
+__device__ float activate(Activation kind, float limit, float gate, float up) {
+  switch (kind) {
+    case Activation::silu:
+      return up * (gate * sigmoid(gate));
+    case Activation::gelu_tanh: {
+      const float root = 0.7978845608028654f;  // sqrt(2 / pi)
+      // 0.5 (1 + tanh(u)) = sigmoid(2u), which loses nothing where tanh is close to -1.
+      return up * (gate * sigmoid(2.0f * root * (gate + 0.044715f * gate * gate * gate)));
+    }
+    case Activation::sigmoid:
+      return up * sigmoid(gate);
+    case Activation::clamped_swish: {
+      const float g = gate > limit ? limit : gate;
+      const float u = up < -limit ? -limit : up > limit ? limit : up;  // a NaN stays one
+      return (u + 1.0f) * (g * sigmoid(1.702f * g));
+    }
+  }
+  return 0.0f;
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    gate_kernel(Rows<T> gate, Rows<T> up, Activation kind, float limit, Rows<T> out, std::int64_t n) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const std::int64_t row = blockIdx.y;
+  if (i >= n) return;
+  const float g = to_float(gate.row(row)[i * gate.step]);
+  const float u = to_float(up.row(row)[i * up.step]);
+  out.row(row)[i] = from_float<T>(activate(kind, limit, g, u));
+}
+
+}  // namespace
+
+void gated_activation(cudaStream_t stream, const GatedActivationArgs& args) {
+  const std::int64_t rows = args.out.size(0);
+  const std::int64_t n = args.out.size(1);
+  octavo::check(args.gate.size(0) == rows && args.gate.size(1) == n && args.up.size(0) == rows &&
+                    args.up.size(1) == n && args.gate.dtype() == args.out.dtype() &&
+                    args.up.dtype() == args.out.dtype() && rows <= 65535,
+                "shapes of gated_activation");
+  if (rows == 0) return;
+  const dim3 grid(blocks_for(n, kThreads), static_cast<unsigned>(rows));
+  visit_float(args.out.dtype(), [&](auto type) {
+    using T = decltype(type);
+    gate_kernel<T><<<grid, kThreads, 0, stream>>>(rows_of<T>(args.gate), rows_of<T>(args.up), args.kind, args.limit,
+                                                  rows_of<T>(args.out), n);
+  });
+  check_launch();
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,89 @@
+#include <vector>
+
+#include "cuda/check.h"
+#include "cuda/grouped_linear.h"
+#include "cuda/weight_numbers.cuh"
+
+namespace octavo::cuda {
+
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWarps = kThreads / 32;
+
+struct Grouping {
+  const PartView* experts = nullptr;
+  const std::int32_t* ids = nullptr;  // i32 [tokens, k]
+  const float* weights = nullptr;     // f32 [tokens, k] or null
+  const float* bias = nullptr;        // f32 [experts, out] or null
+  std::int64_t out = 0;
+  int k = 1;
+  bool row_of_choice = false;  // x has a row for each choice
+};
+
+template <class T>
+__device__ float product(const PartView& expert, std::int64_t row, const T* x) {
+  float sum = 0.0f;
+  for (std::int64_t i = threadIdx.x % 32; i < expert.in; i += 32)
+    sum = fmaf(to_float(x[i]), number_at(expert, row, i) * expert.scale_at(row, i), sum);
+  for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
+  return sum;
+}
+
+// Row blockIdx.y of the result: a choice's, or with weights a token's.
+template <class T>
+__global__ void __launch_bounds__(kThreads) grouped_kernel(Rows<const T> x, Grouping grouping, Rows<T> out) {
+  const std::int64_t row = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
+  if (row >= grouping.out) return;
+  const int terms = grouping.weights != nullptr ? grouping.k : 1;
+  float sum = 0.0f;
+  for (int j = 0; j < terms; ++j) {
+    const std::int64_t choice = std::int64_t{blockIdx.y} * terms + j;
+    const std::int32_t id = grouping.ids[choice];
+    const T* from = x.row(grouping.row_of_choice ? choice : choice / grouping.k);
+    float y = product(grouping.experts[id], row, from);
+    if (grouping.bias != nullptr) y += grouping.bias[id * grouping.out + row];
+    sum += grouping.weights != nullptr ? grouping.weights[choice] * y : y;
+  }
+  if (threadIdx.x % 32 == 0) out.row(blockIdx.y)[row] = from_float<T>(sum);
+}
+
+}  // namespace
+
+Result<GroupedLinear> GroupedLinear::create(Device& device) {
+  OCTAVO_TRY(Buffer experts, device.allocate(kMaxExperts * sizeof(PartView), "lists of experts"));
+  return GroupedLinear(device, std::move(experts));
+}
+
+void GroupedLinear::run(cudaStream_t stream, const GroupedLinearArgs& args) {
+  const std::int64_t tokens = args.ids.size(0);
+  const std::int64_t k = args.ids.size(1);
+  octavo::check(!args.experts.empty() && args.experts.size() <= kMaxExperts &&
+                    (args.x.size(0) == tokens || args.x.size(0) == tokens * k) &&
+                    args.out.size(0) == (args.weights.empty() ? tokens * k : tokens) &&
+                    args.out.dtype() == args.x.dtype() && args.out.size(0) <= 65535,
+                "shapes of grouped_linear");
+  if (tokens == 0) return;
+  std::vector<PartView> views;
+  for (const Weight& expert : args.experts) {
+    octavo::check(expert.parts.size() == 1 && expert.out == args.out.size(1) && expert.in == args.x.size(1),
+                  "an expert is one part, [out, in]");
+    views.push_back(view_of(expert.parts.front()));
+  }
+  device_->upload(experts_.data(), std::as_bytes(std::span(views)));
+  const Grouping grouping{reinterpret_cast<const PartView*>(experts_.data()),
+                          ints(args.ids),
+                          floats(args.weights),
+                          floats(args.bias),
+                          args.out.size(1),
+                          static_cast<int>(k),
+                          args.x.size(0) == tokens * k};
+  const dim3 grid(blocks_for(grouping.out, kWarps), static_cast<unsigned>(args.out.size(0)));
+  visit_float(args.x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    grouped_kernel<T><<<grid, kThreads, 0, stream>>>(rows_of<const T>(args.x), grouping, rows_of<T>(args.out));
+  });
+  check_launch();
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,103 @@
+#include "cuda/matrix_product.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+
+namespace octavo::cuda {
+
+namespace {
+
+constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // what the library asks for on its largest split sums
+constexpr std::size_t kMaxPlans = 4096;
+
+int alignment_of(const Tensor& tensor) {
+  const auto address = reinterpret_cast<std::uintptr_t>(tensor.raw()) |
+                       static_cast<std::uintptr_t>(dtype_bytes(tensor.dtype(), tensor.stride(0)));
+  return static_cast<int>(std::min<std::uintptr_t>(256, address & ~(address - 1)));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<MatrixProduct>> MatrixProduct::create(Device& device) {
+  OCTAVO_TRY(CublasLt lt, open_cublaslt());
+  auto product = std::unique_ptr<MatrixProduct>(new MatrixProduct(std::move(lt)));
+  if (const cublasStatus_t status = product->lt_.create(&product->handle_); status != CUBLAS_STATUS_SUCCESS)
+    return Error(std::string("cuBLASLt does not start: ") + product->lt_.status_name(status), ErrorKind::unavailable);
+  OCTAVO_TRY(product->workspace_, device.allocate(kWorkspaceBytes, "matrix products"));
+  return product;
+}
+
+MatrixProduct::~MatrixProduct() {
+  drop_plans();
+  if (handle_ != nullptr) lt_.destroy(handle_);
+}
+
+void MatrixProduct::drop_plans() {
+  for (const auto& [key, plan] : plans_) {
+    lt_.desc_destroy(plan.desc);
+    lt_.layout_destroy(plan.weight);
+    lt_.layout_destroy(plan.x);
+    lt_.layout_destroy(plan.out);
+  }
+  plans_.clear();
+}
+
+void MatrixProduct::check(cublasStatus_t status) const {
+  octavo::check(status == CUBLAS_STATUS_SUCCESS,
+                std::string("cuBLASLt answered ") + (status == CUBLAS_STATUS_SUCCESS ? "" : lt_.status_name(status)));
+}
+
+// The library counts columns first: y^T [out, tokens] = W [out, in] x^T [in, tokens], where W is kept transposed.
+MatrixProduct::Plan MatrixProduct::make_plan(const Key& key) const {
+  const auto [out, tokens, in, x_stride, out_stride, bf16_out, x_alignment, out_alignment] = key;
+  const cudaDataType_t result = bf16_out ? CUDA_R_16BF : CUDA_R_32F;
+  const auto size = [](std::int64_t n) { return static_cast<std::uint64_t>(n); };
+  Plan plan;
+  check(lt_.desc_create(&plan.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  const cublasOperation_t transposed = CUBLAS_OP_T;
+  check(lt_.desc_set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed));
+  check(lt_.layout_create(&plan.weight, CUDA_R_16BF, size(in), size(out), in));
+  check(lt_.layout_create(&plan.x, CUDA_R_16BF, size(in), size(tokens), x_stride));
+  check(lt_.layout_create(&plan.out, result, size(out), size(tokens), out_stride));
+  cublasLtMatmulPreference_t preference = nullptr;
+  check(lt_.preference_create(&preference));
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+    check(lt_.preference_set(preference, attribute, &value, sizeof value));
+  };
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kWorkspaceBytes});
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, std::uint32_t{16});
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<std::uint32_t>(x_alignment));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<std::uint32_t>(out_alignment));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<std::uint32_t>(out_alignment));
+  cublasLtMatmulHeuristicResult_t best{};
+  int count = 0;
+  const cublasStatus_t status =
+      lt_.heuristic(handle_, plan.desc, plan.weight, plan.x, plan.out, plan.out, preference, 1, &best, &count);
+  lt_.preference_destroy(preference);
+  plan.found = status == CUBLAS_STATUS_SUCCESS && count > 0 && best.state == CUBLAS_STATUS_SUCCESS;
+  plan.algorithm = best.algo;
+  return plan;
+}
+
+bool MatrixProduct::run(cudaStream_t stream, const ProductArgs& args) {
+  const Key key{args.out.size(1),     args.x.size(0),        args.x.size(1),
+                args.x.stride(0),     args.out.stride(0),    args.out.dtype() == DType::bf16,
+                alignment_of(args.x), alignment_of(args.out)};
+  auto found = plans_.find(key);
+  if (found == plans_.end()) {
+    if (plans_.size() >= kMaxPlans) drop_plans();
+    found = plans_.emplace(key, make_plan(key)).first;
+  }
+  const Plan& plan = found->second;
+  if (!plan.found) return false;
+  const float one = 1.0f;
+  const float zero = 0.0f;
+  check(lt_.matmul(handle_, plan.desc, &one, args.weight, plan.weight, args.x.raw(), plan.x, &zero, args.out.raw(),
+                   plan.out, args.out.raw(), plan.out, &plan.algorithm, workspace_.data(), kWorkspaceBytes, stream));
+  return true;
+}
+
+}  // namespace octavo::cuda

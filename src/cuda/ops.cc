@@ -1,0 +1,53 @@
+#include "cuda/ops.h"
+
+#include "base/check.h"
+#include "cuda/attention.h"
+#include "cuda/kv_write.h"
+#include "cuda/verbs.h"
+
+namespace octavo::cuda {
+
+Result<std::unique_ptr<CudaOps>> CudaOps::create(CudaDevice& device) {
+  OCTAVO_TRY(auto linear, Linear::create(device));
+  OCTAVO_TRY(GroupedLinear grouped_linear, GroupedLinear::create(device));
+  return std::unique_ptr<CudaOps>(new CudaOps(device, std::move(linear), std::move(grouped_linear)));
+}
+
+void CudaOps::embed(const EmbedArgs& args) { cuda::embed(device_.stream(), args); }
+void CudaOps::rms_norm(const RmsNormArgs& args) { cuda::rms_norm(device_.stream(), args); }
+void CudaOps::add_rms_norm(const AddRmsNormArgs& args) { cuda::add_rms_norm(device_.stream(), args); }
+void CudaOps::linear(const LinearArgs& args) { linear_->run(device_.stream(), args); }
+void CudaOps::grouped_linear(const GroupedLinearArgs& args) { grouped_linear_.run(device_.stream(), args); }
+void CudaOps::route(const RouteArgs& args) { cuda::route(device_.stream(), args); }
+void CudaOps::rope(const RopeArgs& args) { cuda::rope(device_.stream(), args); }
+void CudaOps::gated_activation(const GatedActivationArgs& args) { cuda::gated_activation(device_.stream(), args); }
+
+QuerySpec CudaOps::query_spec(const KvFormat& format) const { return cuda::query_spec(format); }
+void CudaOps::kv_write(const KvWriteArgs& args) { cuda::kv_write(device_.stream(), args); }
+std::unique_ptr<AttentionPlan> CudaOps::make_plan(int max_seqs, int max_tokens) {
+  return cuda::make_plan(device_, max_seqs, max_tokens);
+}
+void CudaOps::plan_attention(const PlanAttentionArgs& args) { cuda::plan_attention(device_.stream(), args); }
+void CudaOps::attention(const AttentionArgs& args) { cuda::attention(device_.stream(), args); }
+
+void CudaOps::conv_update(const ConvUpdateArgs& args) { cuda::conv_update(device_.stream(), args); }
+void CudaOps::delta_rule(const DeltaRuleArgs& args) { cuda::delta_rule(device_.stream(), args); }
+
+void CudaOps::gather(const GatherArgs& args) { cuda::gather(device_.stream(), args); }
+void CudaOps::add(const AddArgs& args) { cuda::add(device_.stream(), args); }
+void CudaOps::scale(const ScaleArgs& args) { cuda::scale(device_.stream(), args); }
+void CudaOps::absmax(const AbsmaxArgs& args) { cuda::absmax(device_.stream(), args); }
+
+void CudaOps::sample(const SampleArgs& args) {
+  const auto bytes = static_cast<std::size_t>(args.logits.elements()) * sizeof(float);
+  if ((!args.bias_ids.empty() || !args.seen_ids.empty()) && bytes > changed_logits_.size()) {
+    auto larger = device_.allocate(bytes, "logits with bias and penalties");
+    octavo::check(larger.has_value(), larger.has_value() ? "" : larger.error().message());
+    device_.synchronize();  // nobody reads the smaller one any more
+    changed_logits_ = *std::move(larger);
+  }
+  cuda::sample(device_.stream(), args, reinterpret_cast<float*>(changed_logits_.data()));
+}
+void CudaOps::log_probs(const LogProbsArgs& args) { cuda::log_probs(device_.stream(), args); }
+
+}  // namespace octavo::cuda

@@ -1,0 +1,55 @@
+// CudaOps: the verbs on one GPU. Every verb gives its work to the device's stream and returns; what a verb needs
+// besides its arguments is reserved when this is made, but for the copy of logits that bias and penalties change, which
+// grows to the largest batch that asks for it.
+#pragma once
+
+#include <memory>
+
+#include "cuda/device.h"
+#include "cuda/grouped_linear.h"
+#include "cuda/linear.h"
+#include "ops/ops.h"
+
+namespace octavo::cuda {
+
+class CudaOps final : public Ops {
+ public:
+  static Result<std::unique_ptr<CudaOps>> create(CudaDevice& device);
+
+  void embed(const EmbedArgs& args) override;
+  void rms_norm(const RmsNormArgs& args) override;
+  void add_rms_norm(const AddRmsNormArgs& args) override;
+  void linear(const LinearArgs& args) override;
+  void grouped_linear(const GroupedLinearArgs& args) override;
+  void route(const RouteArgs& args) override;
+  void rope(const RopeArgs& args) override;
+  void gated_activation(const GatedActivationArgs& args) override;
+
+  QuerySpec query_spec(const KvFormat& format) const override;
+  void kv_write(const KvWriteArgs& args) override;
+  std::unique_ptr<AttentionPlan> make_plan(int max_seqs, int max_tokens) override;
+  void plan_attention(const PlanAttentionArgs& args) override;
+  void attention(const AttentionArgs& args) override;
+
+  void conv_update(const ConvUpdateArgs& args) override;
+  void delta_rule(const DeltaRuleArgs& args) override;
+
+  void gather(const GatherArgs& args) override;
+  void add(const AddArgs& args) override;
+  void scale(const ScaleArgs& args) override;
+  void absmax(const AbsmaxArgs& args) override;
+
+  void sample(const SampleArgs& args) override;
+  void log_probs(const LogProbsArgs& args) override;
+
+ private:
+  CudaOps(CudaDevice& device, std::unique_ptr<Linear> linear, GroupedLinear grouped_linear)
+      : device_(device), linear_(std::move(linear)), grouped_linear_(std::move(grouped_linear)) {}
+
+  CudaDevice& device_;
+  std::unique_ptr<Linear> linear_;
+  GroupedLinear grouped_linear_;
+  Buffer changed_logits_;
+};
+
+}  // namespace octavo::cuda
