@@ -79,13 +79,38 @@ AttentionParams params_of(const AttentionArgs& args, const PagePlan& plan) {
   return p;
 }
 
-void launch(cudaStream_t stream, const KvFormat& format, Phase phase, dim3 grid, const AttentionParams& p) {
+void allow_shared(const KernelRow& row, int shared_bytes) {
+  check(cudaFuncSetAttribute(row.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes) == cudaSuccess,
+        "this device has too little shared memory for attention's tiles");
+}
+
+const KernelRow& row_of(const KvFormat& format, Phase phase) {
   const KernelRow* row = find_row(format, phase);
   check(row != nullptr, "a cache that this wing refuses");
-  check(
-      cudaFuncSetAttribute(row->kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, row->shared_bytes) == cudaSuccess,
-      "this device has too little shared memory for attention's tiles");
-  row->kernel<<<grid, row->threads, row->shared_bytes, stream>>>(p);
+  return *row;
+}
+
+// Blocks that stay and walk over the list, so the grid is the same whatever its length.
+void launch_decode(cudaStream_t stream, const KernelRow& row, int num_decodes, const PagePlan& plan,
+                   const AttentionParams& p) {
+  const int parts = p.kv_heads * ((p.group + kDecodeRows - 1) / kDecodeRows);
+  const int shared_bytes = row.shared_bytes + row.shared_bytes_a_row * std::min(p.group, kDecodeRows);
+  allow_shared(row, shared_bytes);
+  int blocks = 0;
+  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, row.kernel, row.threads,
+                                                      static_cast<std::size_t>(shared_bytes)) == cudaSuccess &&
+            blocks > 0,
+        "attention's kernel fits this device");
+  const int grid = std::min(num_decodes * kMaxSplits * parts, plan.num_processors() * blocks);
+  row.kernel<<<grid, row.threads, shared_bytes, stream>>>(p);
+}
+
+void launch_prefill(cudaStream_t stream, const KernelRow& row, const BatchView& batch, const PagePlan& plan,
+                    const AttentionParams& p) {
+  const int tiles =
+      plan.max_prefills(batch.num_tokens - batch.num_decodes, batch.num_seqs - batch.num_decodes, p.group);
+  allow_shared(row, row.shared_bytes);
+  row.kernel<<<dim3(p.kv_heads, tiles), row.threads, row.shared_bytes, stream>>>(p);
 }
 
 }  // namespace
@@ -129,18 +154,8 @@ void attention(cudaStream_t stream, const AttentionArgs& args) {
   const AttentionParams p = params_of(args, plan);
   const KvFormat& format = args.kv.format;
   const BatchView& batch = args.batch;
-  if (batch.num_decodes > 0) {
-    const KernelRow* row = find_row(format, Phase::decode);
-    check(row != nullptr, "a cache that this wing refuses");
-    const int parts = p.kv_heads * ((p.group + kDecodeRows - 1) / kDecodeRows);
-    const int most = batch.num_decodes * kMaxSplits * parts;
-    launch(stream, format, Phase::decode, std::min(most, plan.num_processors() * row->blocks_of_sm), p);
-  }
-  if (batch.num_seqs > batch.num_decodes) {
-    const int tiles =
-        plan.max_prefills(batch.num_tokens - batch.num_decodes, batch.num_seqs - batch.num_decodes, p.group);
-    launch(stream, format, Phase::prefill, dim3(p.kv_heads, tiles), p);
-  }
+  if (batch.num_decodes > 0) launch_decode(stream, row_of(format, Phase::decode), batch.num_decodes, plan, p);
+  if (batch.num_seqs > batch.num_decodes) launch_prefill(stream, row_of(format, Phase::prefill), batch, plan, p);
 }
 
 }  // namespace octavo::cuda

@@ -24,11 +24,13 @@ struct PlanParams {
 struct SplitOfContext {
   std::int32_t first_page = 0;
   std::int32_t pages = 0;
-  std::int32_t split_pages = kMinSplitPages;
+  std::int32_t split_pages = 4;
 
   __device__ SplitOfContext(std::int32_t context, std::int32_t window) {
     first_page = window > 0 ? max(0, context - window) / kPageTokens : 0;
     pages = (context + kPageTokens - 1) / kPageTokens - first_page;
+    if (pages > 32) split_pages = 8;  // few splits where they are short: each costs as much as two pages
+    if (pages > 128) split_pages = 16;
     while (split_pages * kMaxSplits < pages) split_pages *= 2;
   }
   __device__ std::int32_t count() const { return (pages + split_pages - 1) / split_pages; }
@@ -54,8 +56,13 @@ __device__ void list_decode(const PlanParams& p, std::int32_t seq, std::int32_t 
   const SplitOfContext cut(p.context[seq], p.window);
   for (std::int32_t split = 0; split < cut.count(); ++split) {
     const std::int32_t begin = split * cut.split_pages;
-    p.decodes[at + split] = {seq, cut.first_page + begin, min(cut.split_pages, cut.pages - begin),
-                             static_cast<std::int16_t>(split), static_cast<std::int16_t>(cut.count())};
+    p.decodes[at + split] = {.seq = seq,
+                             .token = p.query_start[seq],
+                             .context = p.context[seq],
+                             .first_page = cut.first_page + begin,
+                             .num_pages = min(cut.split_pages, cut.pages - begin),
+                             .split = split,
+                             .splits = cut.count()};
   }
 }
 

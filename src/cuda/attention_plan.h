@@ -15,16 +15,17 @@
 namespace octavo::cuda {
 
 constexpr int kMaxSplits = 32;
-constexpr int kMinSplitPages = 4;
 constexpr int kDecodeRows = 16;
 constexpr int kTileRows = 128;
 
-struct DecodeItem {
+struct alignas(16) DecodeItem {
   std::int32_t seq;
+  std::int32_t token;    // the sequence's row
+  std::int32_t context;  // tokens in its cache
   std::int32_t first_page;
   std::int32_t num_pages;
-  std::int16_t split;
-  std::int16_t splits;
+  std::int32_t split;
+  std::int32_t splits;
 };
 struct PrefillItem {
   std::int32_t seq;

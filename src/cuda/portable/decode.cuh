@@ -19,23 +19,40 @@ constexpr int decode_stages(int width, KvElem key, KvElem value) {
   const int stages = 72 * 1024 / page_image_bytes(width, key, value);
   return stages < 2 ? 2 : stages > 4 ? 4 : stages;
 }
-// Sums of four warps, rows apart by four numbers more than they hold; and their maxima and weights.
-constexpr int decode_merge_bytes(int width) { return kDecodeWarps * kDecodeRows * ((width + 4) + 2) * 4; }
-constexpr int decode_shared_bytes(int width, KvElem key, KvElem value) {
-  const int ring = page_image_bytes(width, key, value) * decode_stages(width, key, value);
-  return ring > decode_merge_bytes(width) ? ring : decode_merge_bytes(width);
+constexpr int decode_ring_bytes(int width, KvElem key, KvElem value) {
+  return page_image_bytes(width, key, value) * decode_stages(width, key, value);
 }
 
+// What the warps have, [warp, row] of as many rows as the tile has: sums, rows apart by four numbers more than they
+// hold, then maxima and weights. Behind the ring, so that the next split's pages arrive while one is merged.
+constexpr int decode_merge_bytes(int width, int rows) { return kDecodeWarps * rows * (width + 4 + 2) * 4; }
 template <int kWidth>
-struct DecodeMerge {
-  float sums[kDecodeWarps][kDecodeRows][kWidth + 4];
-  float maximum[kDecodeWarps][kDecodeRows];
-  float weight[kDecodeWarps][kDecodeRows];
+class DecodeMerge {
+ public:
+  __device__ DecodeMerge(std::byte* shared, int rows) : numbers_(reinterpret_cast<float*>(shared)), rows_(rows) {}
+  __device__ float& sum(int warp, int row, int d) const { return numbers_[(warp * rows_ + row) * (kWidth + 4) + d]; }
+  __device__ float& maximum(int warp, int row) const { return sum(kDecodeWarps, 0, warp * rows_ + row); }
+  __device__ float& weight(int warp, int row) const { return maximum(kDecodeWarps + warp, row); }
+
+ private:
+  float* numbers_;
+  int rows_;
 };
 
 // Where one block's work goes.
 struct DecodeTile {
-  int seq, kv_head, split, splits, first_head, rows;
+  DecodeItem item;
+  int part, kv_head, first_head, rows;
+
+  __device__ DecodeTile(const AttentionParams& p, int work) {
+    const int row_tiles = (p.group + kDecodeRows - 1) / kDecodeRows, parts = p.kv_heads * row_tiles;
+    item = p.plan.decodes[work / parts];
+    part = work % parts;
+    kv_head = part / row_tiles;
+    const int first_row = part % row_tiles * kDecodeRows;
+    first_head = kv_head * p.group + first_row;
+    rows = min(kDecodeRows, p.group - first_row);
+  }
 };
 
 __device__ inline float sink_weight(const AttentionParams& p, int head, float maximum, float weight_bits) {
@@ -43,16 +60,18 @@ __device__ inline float sink_weight(const AttentionParams& p, int head, float ma
 }
 
 template <class Rows, int kWidth>
-__device__ void store_warp(const Rows& rows, DecodeMerge<kWidth>& merge) {
+__device__ void store_warp(const Rows& rows, int num_rows, const DecodeMerge<kWidth>& merge) {
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
 #pragma unroll
-  for (int row = 0; row < 2; ++row) {
+  for (int i = 0; i < 2; ++i) {
+    const int row = g + 8 * i;
+    if (row >= num_rows) continue;
 #pragma unroll
     for (int n = 0; n < kWidth / 8; ++n)
-      *reinterpret_cast<float2*>(&merge.sums[warp][g + 8 * row][8 * n + 2 * c]) =
-          make_float2(rows.sums[n][2 * row], rows.sums[n][2 * row + 1]);
-    if (c == 0) merge.maximum[warp][g + 8 * row] = rows.maximum[row];
-    if (c == 0) merge.weight[warp][g + 8 * row] = rows.weight[row];
+      *reinterpret_cast<float2*>(&merge.sum(warp, row, 8 * n + 2 * c)) =
+          make_float2(rows.sums[n][2 * i], rows.sums[n][2 * i + 1]);
+    if (c == 0) merge.maximum(warp, row) = rows.maximum[i];
+    if (c == 0) merge.weight(warp, row) = rows.weight[i];
   }
 }
 
@@ -63,111 +82,134 @@ __device__ void merge_warps(const AttentionParams& p, const DecodeTile& tile, co
   const float value_scale = p.value_scales != nullptr ? p.value_scales[tile.kv_head] : 1.0f;
   for (int i = threadIdx.x; i < tile.rows * kWidth; i += kDecodeThreads) {
     const int row = i / kWidth, d = i % kWidth, head = tile.first_head + row;
-    float maximum = merge.maximum[0][row];
+    float maximum = merge.maximum(0, row);
 #pragma unroll
-    for (int warp = 1; warp < kDecodeWarps; ++warp) maximum = fmaxf(maximum, merge.maximum[warp][row]);
+    for (int warp = 1; warp < kDecodeWarps; ++warp) maximum = fmaxf(maximum, merge.maximum(warp, row));
     float sum = 0.0f, weight = 0.0f;
 #pragma unroll
     for (int warp = 0; warp < kDecodeWarps; ++warp) {
-      const float factor = power_of_two(merge.maximum[warp][row] - maximum);
-      sum += factor * merge.sums[warp][row][d];
-      weight += factor * merge.weight[warp][row];
+      const float factor = power_of_two(merge.maximum(warp, row) - maximum);
+      sum += factor * merge.sum(warp, row, d);
+      weight += factor * merge.weight(warp, row);
     }
-    if (tile.splits == 1) {
+    if (tile.item.splits == 1) {
       weight += sink_weight(p, head, maximum, weight_bits);
-      const std::int64_t token = p.query_start[tile.seq];
-      p.out[token * p.out_token_stride + head * p.out_head_stride + d] = __float2bfloat16(sum * value_scale / weight);
+      p.out[tile.item.token * p.out_token_stride + head * p.out_head_stride + d] =
+          __float2bfloat16(sum * value_scale / weight);
       continue;
     }
-    const std::int64_t at = (std::int64_t{tile.seq} * kMaxSplits + tile.split) * p.q_heads + head;
+    const std::int64_t at = (std::int64_t{tile.item.seq} * kMaxSplits + tile.item.split) * p.q_heads + head;
     p.plan.partial[at * kWidth + d] = sum;
     if (d == 0) p.plan.partial_sums[at] = make_float2(maximum, weight);
   }
 }
 
+// A warp a row: lanes take a split each for the maxima, then some numbers each over all splits.
 template <int kWidth>
 __device__ void merge_splits(const AttentionParams& p, const DecodeTile& tile, float weight_bits) {
+  static_assert(kMaxSplits == 32);
   const float value_scale = p.value_scales != nullptr ? p.value_scales[tile.kv_head] : 1.0f;
-  for (int i = threadIdx.x; i < tile.rows * kWidth; i += kDecodeThreads) {
-    const int row = i / kWidth, d = i % kWidth, head = tile.first_head + row;
-    const std::int64_t first = std::int64_t{tile.seq} * kMaxSplits * p.q_heads + head;
-    float maximum = minus_infinity();
-    for (int split = 0; split < tile.splits; ++split)
-      maximum = fmaxf(maximum, __ldcg(&p.plan.partial_sums[first + std::int64_t{split} * p.q_heads]).x);
-    float sum = 0.0f, weight = sink_weight(p, head, maximum, weight_bits);
-    for (int split = 0; split < tile.splits; ++split) {
-      const std::int64_t at = first + std::int64_t{split} * p.q_heads;
-      const float2 of_split = __ldcg(&p.plan.partial_sums[at]);
-      const float factor = power_of_two(of_split.x - maximum);
-      sum += factor * __ldcg(&p.plan.partial[at * kWidth + d]);
-      weight += factor * of_split.y;
+  const int lane = threadIdx.x % 32;
+  for (int row = threadIdx.x / 32; row < tile.rows; row += kDecodeWarps) {
+    const int head = tile.first_head + row;
+    const std::int64_t first = std::int64_t{tile.item.seq} * kMaxSplits * p.q_heads + head;
+    float2 of_split = make_float2(minus_infinity(), 0.0f);
+    if (lane < tile.item.splits) of_split = __ldcg(&p.plan.partial_sums[first + std::int64_t{lane} * p.q_heads]);
+    float maximum = of_split.x;
+    for (int step = 16; step > 0; step /= 2) maximum = fmaxf(maximum, __shfl_xor_sync(~0u, maximum, step));
+    const float factor = power_of_two(of_split.x - maximum);
+    float weight = factor * of_split.y;
+    for (int step = 16; step > 0; step /= 2) weight += __shfl_xor_sync(~0u, weight, step);
+    weight += sink_weight(p, head, maximum, weight_bits);
+    float sums[kWidth / 32] = {};
+#pragma unroll 4
+    for (int split = 0; split < tile.item.splits; ++split) {
+      const float2* from =
+          reinterpret_cast<const float2*>(p.plan.partial + (first + std::int64_t{split} * p.q_heads) * kWidth);
+      const float of_all = __shfl_sync(~0u, factor, split);
+#pragma unroll
+      for (int i = 0; i < kWidth / 64; ++i) {
+        const float2 two = __ldcg(from + 32 * i + lane);
+        sums[2 * i] += of_all * two.x;
+        sums[2 * i + 1] += of_all * two.y;
+      }
     }
-    const std::int64_t token = p.query_start[tile.seq];
-    p.out[token * p.out_token_stride + head * p.out_head_stride + d] = __float2bfloat16(sum * value_scale / weight);
+    auto* to =
+        reinterpret_cast<__nv_bfloat162*>(p.out + tile.item.token * p.out_token_stride + head * p.out_head_stride);
+    const float back = value_scale / weight;
+#pragma unroll
+    for (int i = 0; i < kWidth / 64; ++i)
+      to[32 * i + lane] = __floats2bfloat162_rn(sums[2 * i] * back, sums[2 * i + 1] * back);
   }
 }
 
-// Whether this block is the last of its sequence, head and tile; the counter is zero again afterwards.
+// Whether this block is the last of its sequence, head and tile; the counter is zero again afterwards. The barrier
+// gathers the block's writes, so one thread's fence speaks for all.
 __device__ inline bool arrived_last(std::uint32_t* counter, int splits) {
   __shared__ bool last;
-  __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
+    __threadfence();
     last = atomicAdd(counter, 1) + 1 == static_cast<std::uint32_t>(splits);
     if (last) *counter = 0;
+    __threadfence();
   }
   __syncthreads();
-  if (last) __threadfence();
   return last;
+}
+
+// Reads one split's pages; `between` is called once, when the first page has arrived.
+template <class Rows, class Ring, class Between>
+__device__ void take_split(Rows& rows, Ring& ring, const AttentionParams& p, const DecodeTile& tile,
+                           const Between& between) {
+  const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4;
+  const __nv_bfloat16* query = p.query + tile.item.token * p.query_token_stride + tile.first_head * p.query_head_stride;
+  const __nv_bfloat16* row_data[2];
+  for (int i = 0; i < 2; ++i) row_data[i] = g + 8 * i < tile.rows ? query + (g + 8 * i) * p.query_head_stride : nullptr;
+  rows.start(row_data);
+  const float key_scale = p.key_scales != nullptr ? p.key_scales[tile.kv_head] : 1.0f;
+  const ScoreRule rule{p.scale * key_scale * (p.soft_cap > 0.0f ? 1.0f : kLog2e), p.soft_cap};
+  const int seen_from = p.window > 0 ? max(0, tile.item.context - p.window) : 0;
+  for (int i = 0; i < tile.item.num_pages; ++i) {
+    const int page_start = (tile.item.first_page + i) * kPageTokens;
+    const int first = seen_from - page_start, end = tile.item.context - page_start;
+    const std::byte* page = ring.wait();
+    if (i == 0) between();
+    rows.template take<2>(static_cast<std::uint32_t>(__cvta_generic_to_shared(page)), page, p.layout, 16 * warp,
+                          {first, first}, {end, end}, first > 0 || end < kPageTokens, rule);
+  }
+  rows.reduce();
 }
 
 template <int kWidth, KvElem kKey, KvElem kValue>
 __global__ void __launch_bounds__(kDecodeThreads) decode_kernel(const __grid_constant__ AttentionParams p) {
   using Rows = WarpRows<kWidth, kKey, kValue>;
+  using Ring = PageRing<page_image_bytes(kWidth, kKey, kValue), decode_stages(kWidth, kKey, kValue), kDecodeThreads>;
   extern __shared__ __align__(128) std::byte shared[];
-  auto& merge = *reinterpret_cast<DecodeMerge<kWidth>*>(shared);
-  PageRing<decode_stages(kWidth, kKey, kValue), kDecodeThreads> ring(p, shared);
-  const int row_tiles = (p.group + kDecodeRows - 1) / kDecodeRows;
-  const int parts = p.kv_heads * row_tiles;
-  const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4;
+  Ring ring(p, shared);
+  const int parts = p.kv_heads * ((p.group + kDecodeRows - 1) / kDecodeRows);
   const int total = p.plan.counts[0] * parts;
+  if (static_cast<int>(blockIdx.x) >= total) return;
+  DecodeTile tile(p, blockIdx.x);
+  const std::int32_t* table = Ring::table_of(p, tile.item.seq, tile.item.first_page);
+  ring.start(table, table[0], tile.kv_head, tile.item.num_pages);
   for (int work = blockIdx.x; work < total; work += gridDim.x) {
-    const DecodeItem item = p.plan.decodes[work / parts];
-    const int part = work % parts, row_tile = part % row_tiles;
-    const DecodeTile tile{item.seq,
-                          part / row_tiles,
-                          item.split,
-                          item.splits,
-                          part / row_tiles * p.group + row_tile * kDecodeRows,
-                          min(kDecodeRows, p.group - row_tile * kDecodeRows)};
-    ring.start(p, item.seq, tile.kv_head, item.first_page, item.num_pages);
-    const __nv_bfloat16* query =
-        p.query + p.query_start[item.seq] * p.query_token_stride + tile.first_head * p.query_head_stride;
-    const __nv_bfloat16* row_data[2];
-    for (int row = 0; row < 2; ++row)
-      row_data[row] = g + 8 * row < tile.rows ? query + (g + 8 * row) * p.query_head_stride : nullptr;
+    const bool more = work + static_cast<int>(gridDim.x) < total;
+    const DecodeTile next(p, more ? work + gridDim.x : work);
     Rows rows;
-    rows.start(row_data);
-    const float key_scale = p.key_scales != nullptr ? p.key_scales[tile.kv_head] : 1.0f;
-    const ScoreRule rule{p.scale * key_scale * (p.soft_cap > 0.0f ? 1.0f : kLog2e), p.soft_cap};
-    const int context = p.context[item.seq];
-    const int seen_from = p.window > 0 ? max(0, context - p.window) : 0;
-    for (int i = 0; i < item.num_pages; ++i) {
-      const int page_start = (item.first_page + i) * kPageTokens;
-      const int first = seen_from - page_start, end = context - page_start;
-      const std::byte* page = ring.wait();
-      rows.template take<2>(static_cast<std::uint32_t>(__cvta_generic_to_shared(page)), page, p.layout, 16 * warp,
-                            {first, first}, {end, end}, first > 0 || end < kPageTokens, rule);
-    }
-    rows.reduce();
-    wait_copies<0>();
+    std::int32_t first = 0;
+    take_split(rows, ring, p, tile, [&] { first = *Ring::table_of(p, next.item.seq, next.item.first_page); });
     __syncthreads();
-    store_warp<Rows, kWidth>(rows, merge);
+    if (more)
+      ring.start(Ring::table_of(p, next.item.seq, next.item.first_page), first, next.kv_head, next.item.num_pages);
+    const DecodeMerge<kWidth> merge(shared + decode_ring_bytes(kWidth, kKey, kValue), tile.rows);
+    store_warp<Rows, kWidth>(rows, tile.rows, merge);
     __syncthreads();
     merge_warps<kWidth>(p, tile, merge, Rows::kWeightBits);
-    if (tile.splits > 1 && arrived_last(p.plan.arrivals + (std::int64_t{item.seq} * parts + part), tile.splits))
+    if (tile.item.splits > 1 &&
+        arrived_last(p.plan.arrivals + (std::int64_t{tile.item.seq} * parts + tile.part), tile.item.splits))
       merge_splits<kWidth>(p, tile, Rows::kWeightBits);
-    __syncthreads();
+    tile = next;
   }
 }
 

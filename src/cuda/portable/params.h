@@ -53,7 +53,7 @@ struct KernelRow {
   KvElem value;
   std::int32_t threads;
   std::int32_t shared_bytes;
-  std::int32_t blocks_of_sm;  // how many are meant to share one
+  std::int32_t shared_bytes_a_row;  // more for each row of a decode's tile
   void (*kernel)(AttentionParams);
 };
 

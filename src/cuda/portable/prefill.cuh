@@ -79,8 +79,10 @@ __global__ void __launch_bounds__(kPrefillThreads) prefill_kernel(const __grid_c
   const int seen_from = p.window > 0 ? max(0, position_of(item.first_row) - p.window + 1) : 0;
   const int first_page = seen_from / kPageTokens;
   const int num_pages = position_of(item.first_row + kTileRows - 1) / kPageTokens + 1 - first_page;
-  PageRing<prefill_stages(kWidth, kKey, kValue), kPrefillThreads> ring(p, shared);
-  ring.start(p, item.seq, kv_head, first_page, num_pages);
+  PageRing<page_image_bytes(kWidth, kKey, kValue), prefill_stages(kWidth, kKey, kValue), kPrefillThreads> ring(p,
+                                                                                                               shared);
+  const std::int32_t* table = ring.table_of(p, item.seq, first_page);
+  ring.start(table, table[0], kv_head, num_pages);
   const __nv_bfloat16* row_data[2];
   for (int i = 0; i < 2; ++i)
     row_data[i] = row[i] >= num_rows ? nullptr

@@ -5,30 +5,30 @@
 
 namespace octavo::cuda::portable {
 
-constexpr int blocks_of_sm(int shared_bytes, int most) {
-  const int fit = 224 * 1024 / (shared_bytes + 1024);
-  return fit > most ? most : fit;
-}
-
 template <int kWidth, KvElem kKey, KvElem kValue>
 constexpr KernelRow decode_row(const char* name) {
-  constexpr int kShared = decode_shared_bytes(kWidth, kKey, kValue);
-  return {name,
-          Phase::decode,
-          kWidth,
-          kKey,
-          kValue,
-          kDecodeThreads,
-          kShared,
-          blocks_of_sm(kShared, 4),
-          decode_kernel<kWidth, kKey, kValue>};
+  return {.name = name,
+          .phase = Phase::decode,
+          .width = kWidth,
+          .key = kKey,
+          .value = kValue,
+          .threads = kDecodeThreads,
+          .shared_bytes = decode_ring_bytes(kWidth, kKey, kValue),
+          .shared_bytes_a_row = decode_merge_bytes(kWidth, 1),
+          .kernel = decode_kernel<kWidth, kKey, kValue>};
 }
 
 template <int kWidth, KvElem kKey, KvElem kValue>
 constexpr KernelRow prefill_row(const char* name) {
-  constexpr int kShared = prefill_shared_bytes(kWidth, kKey, kValue);
-  return {
-      name, Phase::prefill, kWidth, kKey, kValue, kPrefillThreads, kShared, 1, prefill_kernel<kWidth, kKey, kValue>};
+  return {.name = name,
+          .phase = Phase::prefill,
+          .width = kWidth,
+          .key = kKey,
+          .value = kValue,
+          .threads = kPrefillThreads,
+          .shared_bytes = prefill_shared_bytes(kWidth, kKey, kValue),
+          .shared_bytes_a_row = 0,
+          .kernel = prefill_kernel<kWidth, kKey, kValue>};
 }
 
 }  // namespace octavo::cuda::portable

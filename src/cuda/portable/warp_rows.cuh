@@ -31,8 +31,10 @@ struct ScoreRule {
 template <int kWidth, KvElem kKey, KvElem kValue>
 class WarpRows {
  public:
-  static constexpr Operand kKeyOperand = operand_of(kKey);
-  static constexpr Operand kValueOperand = operand_of(kValue);
+  static constexpr Operand kKeyOperand = kKey == KvElem::bf16 ? Operand::bf16 : Operand::f16;
+  // Weights of int8 carry the scale of their token, which float16 may not hold.
+  static constexpr Operand kValueOperand =
+      kValue == KvElem::e4m3 || kValue == KvElem::e5m2 ? Operand::f16 : Operand::bf16;
   static constexpr float kWeightBits = kValueOperand == Operand::f16 ? 14.0f : 0.0f;
 
   float sums[kWidth / 8][4];
@@ -140,7 +142,7 @@ class WarpRows {
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
             std::uint32_t low, high;
-            unpack<kKey>(k[i], low, high);
+            unpack<kKey, kKeyOperand>(k[i], low, high);
             multiply_add<kKeyOperand>(scores[n], query_[4 * part + i], low, high);
           }
         }
@@ -213,6 +215,7 @@ class WarpRows {
         scores[n][i] = power_of_two(scores[n][i] + shift[i / 2]);
         weight[i / 2] += scores[n][i];
       }
+    if (!__any_sync(~0u, factor[0] != 1.0f || factor[1] != 1.0f)) return;
 #pragma unroll
     for (auto& sum : sums) {
       sum[0] *= factor[0];
@@ -274,7 +277,7 @@ class WarpRows {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         std::uint32_t low, high;
-        unpack<kValue>(v[i], low, high);
+        unpack<kValue, kValueOperand>(v[i], low, high);
         multiply_add<kValueOperand>(sums[4 * d + i], a, low, high);
       }
     }
