@@ -2,13 +2,13 @@
 
 #include <array>
 
+#include "app/flag_setters.h"
+#include "app/instrument_flag_rows.h"
 #include "base/json.h"
 #include "base/strings.h"
 
 namespace octavo {
 namespace {
-
-using Set = std::function<Status(Options&, const std::string&)>;
 
 // A word out of a list -> a value.
 template <class T, std::size_t N>
@@ -23,40 +23,6 @@ Set choice(T& (*target)(Options&), const std::array<std::pair<const char*, T>, N
       }
     }
     return Error(octavo::quoted(text) + " is not one of " + join(known, ", "));
-  };
-}
-
-// A whole number (8k, 2K and so on if `sizes`) in [low, high].
-template <class Store>
-Set count(std::int64_t low, std::int64_t high, bool sizes, Store store) {
-  return [=](Options& options, const std::string& text) -> Status {
-    OCTAVO_TRY(const std::int64_t value, sizes ? parse_size(text) : parse_int(text));
-    if (value < low || value > high)
-      return Error(octavo::quoted(text) + " is not between " + std::to_string(low) + " and " + std::to_string(high));
-    store(options, value);
-    return {};
-  };
-}
-
-template <class Store>
-Set number(double low, double high, bool low_itself, Store store) {
-  return [=](Options& options, const std::string& text) -> Status {
-    OCTAVO_TRY(const double value, parse_double(text));
-    if (value < low || value > high || (value == low && !low_itself)) {
-      const std::string from = low_itself ? "from " : "above ";
-      return Error(octavo::quoted(text) + " is not a number " + from + to_text(Json(low)) + " to " +
-                   to_text(Json(high)));
-    }
-    store(options, static_cast<float>(value));
-    return {};
-  };
-}
-
-template <class Store>
-Set any(Store store) {
-  return [=](Options& options, const std::string& text) -> Status {
-    store(options, text);
-    return {};
   };
 }
 
@@ -109,6 +75,7 @@ Status set_kv_cache_dtype(Options& options, const std::string& text) {
   const TransformChoice transform = options.engine.kv_cache.transform;
   OCTAVO_TRY(options.engine.kv_cache, parse_kv_cache_dtype(text));
   options.engine.kv_cache.transform = transform;
+  options.kv_cache_name = text;
   return {};
 }
 
@@ -154,14 +121,19 @@ void add_cache_rows(std::vector<FlagRow>& rows) {
   rows.push_back({"--kv-cache-dtype", "DTYPE",
                   "numbers of the KV cache: auto (the compute dtype), bfloat16, float32, fp8 (= fp8_e4m3), fp8_e5m2, "
                   "int8, or K:V such as int8:fp8",
-                  "auto", kEngineCommands, set_kv_cache_dtype});
+                  "auto", kEngineCommands & ~kBenchMany, set_kv_cache_dtype});
   rows.push_back({"--kv-cache-transform", "BASIS",
                   "basis in which K is kept: auto (hadamard for every 8-bit K whose head size has one), none, hadamard",
                   "auto", kEngineCommands, choice(transform_of, kTransforms)});
+  const std::string skipped =
+      "layers whose cache keeps the compute dtype: indices, ranges 2-5, negative indices, sliding_window, "
+      "full_attention; separated by commas or spaces";
+  rows.push_back(
+      {"--kv-cache-dtype-skip-layers", "LAYERS", skipped, "none", kEngineCommands & ~kBenchMany, set_skip_layers});
   rows.push_back({"--kv-cache-dtype-skip-layers", "LAYERS",
-                  "layers whose cache keeps the compute dtype: indices, ranges 2-5, negative indices, sliding_window, "
-                  "full_attention; separated by commas or spaces",
-                  "none", kEngineCommands, set_skip_layers});
+                  skipped + "; each list (several are separated by ;) is measured with each cache dtype but auto, "
+                            "beside that dtype in all layers",
+                  "none", kBenchMany, set_skip_layers});
   rows.push_back({"--max-model-len", "TOKENS",
                   "longest prompt and answer together; auto: the model's length, or what fits", "auto", kEngineCommands,
                   set_max_model_len});
@@ -171,9 +143,9 @@ void add_cache_rows(std::vector<FlagRow>& rows) {
       {"--kv-cache-memory-bytes", "BYTES", "memory for the KV cache",
        "by --max-num-seqs and --max-model-len, at most a quarter of what is free", kEngineCommands,
        count(1, std::int64_t{1} << 50, true, [](Options& o, std::int64_t v) { o.engine.kv_cache_bytes = v; })});
-  rows.push_back({"--enable-prefix-caching", "", "reuse pages of equal beginnings", "on", kEngineCommands,
+  rows.push_back({"--enable-prefix-caching", "", "reuse pages of equal beginnings", "on", kEngineCommands & ~kBench,
                   any([](Options& o, const std::string&) { o.engine.prefix_caching = true; })});
-  rows.push_back({"--no-enable-prefix-caching", "", "compute every prompt anew", "off", kEngineCommands,
+  rows.push_back({"--no-enable-prefix-caching", "", "compute every prompt anew", "off", kEngineCommands & ~kBench,
                   any([](Options& o, const std::string&) { o.engine.prefix_caching = false; })});
   rows.push_back({"--calculate-kv-scales", "", "", "off", kEngineCommands, refused(), Effect::refused,
                   "scales from one warm-up batch are wrong as often as right; a Hadamard basis or int8 needs none, and "
@@ -197,9 +169,10 @@ void add_engine_rows(std::vector<FlagRow>& rows) {
   rows.push_back(
       {"--max-num-seqs", "COUNT", "requests that run at once", "1", kEngineCommands,
        count(1, 1 << 16, true, [](Options& o, std::int64_t v) { o.engine.max_num_seqs = static_cast<int>(v); })});
-  rows.push_back(
-      {"--seed", "NUMBER", "seed of requests that bring none", "0", kEngineCommands,
-       count(0, INT64_MAX, false, [](Options& o, std::int64_t v) { o.engine.seed = static_cast<std::uint64_t>(v); })});
+  rows.push_back({"--seed", "NUMBER", "seed of requests that bring none, and of a bench's prompts and lengths", "0",
+                  kEngineCommands, count(0, INT64_MAX, false, [](Options& o, std::int64_t v) {
+                    o.engine.seed = static_cast<std::uint64_t>(v);
+                  })});
   rows.push_back({"--deterministic", "",
                   "the same bits for a request alone or in a batch, whole or in chunks, prefix hit or miss", "off",
                   kEngineCommands,
@@ -273,6 +246,7 @@ std::vector<FlagRow> flag_rows() {
   add_run_rows(rows);
   add_word_rows(rows);
   add_eval_rows(rows);
+  add_instrument_rows(rows);
   return rows;
 }
 

@@ -12,7 +12,11 @@ namespace octavo {
 enum class Effect { honoured, no_effect, refused };
 
 constexpr unsigned bit(Command command) { return 1u << static_cast<unsigned>(command); }
-constexpr unsigned kEngineCommands = bit(Command::run) | bit(Command::eval_logits);
+constexpr unsigned kEvalText = bit(Command::eval_nll) | bit(Command::eval_kld);
+constexpr unsigned kBenchMany = bit(Command::bench_latency) | bit(Command::bench_sweep);    // several caches
+constexpr unsigned kBenchOne = bit(Command::bench_throughput) | bit(Command::bench_verbs);  // one cache
+constexpr unsigned kBench = kBenchMany | kBenchOne;
+constexpr unsigned kEngineCommands = bit(Command::run) | bit(Command::eval_logits) | kEvalText | kBench;
 
 struct FlagRow {
   std::string name;   // "--dtype"; a second name after a comma: "-p,--prompt"

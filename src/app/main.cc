@@ -49,6 +49,27 @@ Status dispatch(Options options) {
     case Command::eval_logits:
       return eval_logits({options.engine, options.ids_file, options.output, options.decode_from},
                          backend_factory(options));
+    case Command::eval_nll:
+      return eval_nll({options.engine, options.text_file, options.context, options.output_json},
+                      backend_factory(options));
+    case Command::eval_kld:
+      return eval_kld({options.engine, options.kv_cache_name, options.reference_kv_cache, options.reference_name,
+                       options.text_file, options.context, options.output_json},
+                      backend_factory(options));
+    case Command::bench_latency:
+    case Command::bench_sweep:
+      return bench_latency({options.engine, options.kv_caches, options.input_lens, options.output_len,
+                            options.num_iters, options.num_iters_warmup, options.output_json, options.report_file},
+                           backend_factory(options));
+    case Command::bench_throughput:
+      return bench_throughput(
+          {options.engine, options.kv_cache_name, options.num_prompts, options.max_concurrency,
+           options.input_lens.front(), options.output_len, options.random_range_ratio, options.output_json},
+          backend_factory(options));
+    case Command::bench_verbs:
+      return bench_verbs({options.engine, options.kv_cache_name, options.input_lens.front(), options.output_len,
+                          options.num_iters, options.output_json},
+                         backend_factory(options));
     case Command::tokenize:
       return tokenize({path, options.decode, options.plain, options.add_special, options.jsonl});
     case Command::render_template:

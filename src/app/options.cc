@@ -21,10 +21,16 @@ struct CommandRow {
   bool model_required;
 };
 
-constexpr std::array<CommandRow, 5> kCommands = {{
+constexpr std::array<CommandRow, 11> kCommands = {{
     {Command::run, "run", "Answer a prompt, or chat in the terminal", false},
     {Command::inspect, "inspect", "Say what a checkpoint is and what octavo makes of it", true},
     {Command::eval_logits, "eval logits", "Write the logits of every position of a list of token ids", true},
+    {Command::eval_nll, "eval nll", "Say how likely the model finds a text", true},
+    {Command::eval_kld, "eval kld", "Say what a cache dtype costs in quality, by how far its answers diverge", true},
+    {Command::bench_latency, "bench latency", "Measure the times to first token and between tokens", true},
+    {Command::bench_sweep, "bench sweep", "The same over contexts up to the longest, with fitted costs", true},
+    {Command::bench_throughput, "bench throughput", "Measure many requests at once", true},
+    {Command::bench_verbs, "bench verbs", "Say where the time of a step goes", true},
     {Command::tokenize, "tokenize", "Text on stdin to token ids, and back", true},
     {Command::render_template, "template", "Messages (JSON on stdin) to the prompt that the model sees", true},
 }};
@@ -63,7 +69,20 @@ std::vector<std::string> join_layer_lists(const std::vector<std::string>& argume
 
 std::vector<std::string> first_words() {
   std::vector<std::string> words;
-  for (const CommandRow& row : kCommands) words.emplace_back(split(row.words, " ").front());
+  for (const CommandRow& row : kCommands) {
+    const std::string word(split(row.words, " ").front());
+    if (words.empty() || words.back() != word) words.push_back(word);
+  }
+  return words;
+}
+
+// Of "eval": logits, nll, kld. None where the first word is the command.
+std::vector<std::string> second_words(const std::string& first) {
+  std::vector<std::string> words;
+  for (const CommandRow& row : kCommands) {
+    const auto both = split(row.words, " ");
+    if (both.size() == 2 && both[0] == first) words.emplace_back(both[1]);
+  }
   return words;
 }
 
@@ -79,10 +98,11 @@ Status check_command(const std::vector<std::string>& arguments) {
   const std::string& first = arguments.front();
   if (first.starts_with("-")) return {};
   if (std::find(known.begin(), known.end(), first) == known.end()) return unknown("command", first, known);
-  if (first != "eval") return {};
-  if (arguments.size() < 2) return Error("eval needs to know what: octavo eval logits MODEL");
-  if (!arguments[1].starts_with("-") && arguments[1] != "logits")
-    return unknown("eval command", arguments[1], {"logits"});
+  const std::vector<std::string> inner = second_words(first);
+  if (inner.empty()) return {};
+  if (arguments.size() < 2) return Error(first + " needs to know what: " + join(inner, ", "));
+  if (!arguments[1].starts_with("-") && std::find(inner.begin(), inner.end(), arguments[1]) == inner.end())
+    return unknown(first + " command", arguments[1], inner);
   return {};
 }
 
@@ -104,7 +124,9 @@ CommandParser add_command(CLI::App& root, const CommandRow& row, const std::vect
   CommandParser parser{&row, &root, {}, nullptr};
   for (const std::string_view word : split(row.words, " ")) {
     const auto inner = parser.app->get_subcommands([&](const CLI::App* app) { return app->get_name() == word; });
-    parser.app = !inner.empty() ? inner.front() : parser.app->add_subcommand(std::string(word), row.help);
+    const bool group = row.words != word && parser.app == &root;
+    const std::string help = group ? "Commands: " + join(second_words(std::string(word)), ", ") : row.help;
+    parser.app = !inner.empty() ? inner.front() : parser.app->add_subcommand(std::string(word), help);
   }
   parser.app->allow_extras();
   const CLI::callback_t keep = [](const CLI::results_t&) { return true; };  // values are read from the option itself
@@ -143,6 +165,8 @@ Status apply(const CommandParser& parser, Options& options) {
     return Error(std::string(parser.row->words) + " needs a MODEL: " + kModelHelp);
   if (options.command == Command::eval_logits && (options.ids_file.empty() || options.output.empty()))
     return Error("eval logits needs --input-ids-file and --output");
+  if ((bit(options.command) & kEvalText) != 0 && options.text_file.empty())
+    return Error(std::string(parser.row->words) + " needs --text");
   return {};
 }
 
@@ -151,6 +175,9 @@ Options defaults_of(Command command) {
   options.command = command;
   options.engine.max_num_seqs = 1;  // one conversation; more is asked for by flag
   options.cpu.isa = cpu::best_isa();
+  if (command == Command::bench_latency || command == Command::bench_verbs) options.input_lens = {1024};
+  if (command == Command::bench_throughput) options.input_lens = {512};
+  if (command == Command::bench_verbs) options.output_len = 32;
   return options;
 }
 

@@ -9,14 +9,31 @@
 
 #include "cpu/backend.h"
 #include "engine/engine.h"
+#include "tool/bench_latency.h"
+#include "tool/bench_throughput.h"
+#include "tool/bench_verbs.h"
+#include "tool/eval_kld.h"
 #include "tool/eval_logits.h"
+#include "tool/eval_nll.h"
 #include "tool/inspect.h"
 #include "tool/run.h"
 #include "tool/tokenize.h"
 
 namespace octavo {
 
-enum class Command { run, inspect, eval_logits, tokenize, render_template };
+enum class Command {
+  run,
+  inspect,
+  eval_logits,
+  eval_nll,
+  eval_kld,
+  bench_latency,
+  bench_sweep,
+  bench_throughput,
+  bench_verbs,
+  tokenize,
+  render_template,
+};
 enum class DeviceChoice { automatic, cpu, cuda };
 
 struct Options {
@@ -37,6 +54,21 @@ struct Options {
   std::string ids_file;
   std::string output;
   std::optional<int> decode_from;
+  std::string text_file;
+  std::optional<int> context;
+  std::string output_json;
+  std::string report_file;
+  std::string kv_cache_name = "auto";  // of engine.kv_cache, as written
+  KvCacheChoice reference_kv_cache;
+  std::string reference_name = "auto";
+  std::vector<CacheVariant> kv_caches = {{}};  // of the benches that take several
+  std::vector<int> input_lens;
+  int output_len = 128;
+  int num_iters = 3;
+  int num_iters_warmup = 1;
+  int num_prompts = 100;
+  int max_concurrency = 8;
+  double random_range_ratio = 0;
 };
 
 // What the environment says, read once.

@@ -60,6 +60,22 @@ TEST(Options, WrongUsageNamesTheThing) {
   contains({}, "no command");
 }
 
+TEST(Options, BenchesTakeLists) {
+  const Options options =
+      parsed({"bench", "latency", "m", "--input_len", "256,1k,8K", "--kv-cache-dtype", "auto, int8:fp8"});
+  EXPECT_EQ(options.command, Command::bench_latency);
+  EXPECT_EQ(options.input_lens, (std::vector<int>{256, 1000, 8192}));
+  ASSERT_EQ(options.kv_caches.size(), 2u);
+  EXPECT_TRUE(options.kv_caches[0].choice.automatic);
+  EXPECT_EQ(options.kv_caches[1].name, "int8:fp8");
+  EXPECT_EQ(options.kv_caches[1].choice.value, KvElem::e4m3);
+  EXPECT_TRUE(parsed({"bench", "sweep", "m"}).input_lens.empty());
+  EXPECT_EQ(parsed({"bench", "throughput", "m", "--input-len", "7"}).input_lens, std::vector<int>{7});
+  EXPECT_EQ(parsed({"eval", "kld", "m", "--text", "t", "--kv-cache-dtype", "fp8"}).engine.kv_cache.key, KvElem::e4m3);
+  EXPECT_NE(refusal({"bench", "sweep", "m", "--no-enable-prefix-caching"}).find("is not known"), std::string::npos);
+  EXPECT_NE(refusal({"run", "m", "--kv-cache-dtype", "auto,fp8"}).find("--kv-cache-dtype"), std::string::npos);
+}
+
 TEST(Options, TheLastOfTwoEqualFlagsCounts) {
   EXPECT_EQ(parsed({"run", "m", "--seed", "1", "--seed", "2"}).engine.seed, 2u);
   EXPECT_FALSE(parsed({"run", "m", "--no-enable-prefix-caching"}).engine.prefix_caching);

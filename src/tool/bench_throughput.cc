@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <exception>
 #include <random>
 #include <thread>
 
@@ -27,22 +28,32 @@ int drawn_length(std::mt19937_64& random, int length, double ratio) {
 Result<std::vector<RequestTimes>> run_clients(Engine& engine, const BenchThroughputOptions& options,
                                               const std::vector<PlannedRequest>& plan) {
   std::vector<RequestTimes> times(plan.size());
-  std::vector<Status> outcomes(static_cast<std::size_t>(options.max_concurrency));
+  std::vector<Status> outcomes(std::min(plan.size(), static_cast<std::size_t>(options.max_concurrency)));
   std::atomic<std::size_t> next = 0;
   const auto client = [&](std::size_t number) {
-    for (std::size_t i = next++; i < plan.size(); i = next++) {
-      auto prompt = random_ids(options.engine.seed + 1 + i, plan[i].input_len, engine.spec().vocab);
-      Result<RequestTimes> done = timed_request(engine, std::move(prompt), plan[i].output_len);
-      if (!done) {
-        outcomes[number] = done.error();
-        next = plan.size();
-        return;
+    const auto one_after_another = [&]() -> Status {
+      for (std::size_t i = next++; i < plan.size(); i = next++) {
+        auto prompt = random_ids(options.engine.seed + 1 + i, plan[i].input_len, engine.spec().vocab);
+        OCTAVO_TRY(times[i], timed_request(engine, std::move(prompt), plan[i].output_len));
       }
-      times[i] = *std::move(done);
+      return {};
+    };
+    try {
+      outcomes[number] = one_after_another();
+    } catch (const std::exception& failure) {
+      outcomes[number] = Error(std::string("a client failed: ") + failure.what(), ErrorKind::exhausted);
     }
+    if (!outcomes[number]) next = plan.size();  // the others stop too
   };
   std::vector<std::thread> clients;
-  for (std::size_t c = 0; c < outcomes.size(); ++c) clients.emplace_back(client, c);
+  try {
+    for (std::size_t c = 0; c < outcomes.size(); ++c) clients.emplace_back(client, c);
+  } catch (const std::exception&) {
+    outcomes.back() =
+        Error("cannot start " + std::to_string(outcomes.size()) + " clients: try a lower --max-concurrency",
+              ErrorKind::exhausted);
+    next = plan.size();
+  }
   for (std::thread& thread : clients) thread.join();
   for (const Status& outcome : outcomes) OCTAVO_TRY(outcome);
   return times;

@@ -23,9 +23,16 @@ struct TextWindows {
 
 constexpr int kLongestDefaultWindow = 2048;
 
+// The tokens of the text; needs no weights, so that a wrong file is found before they are loaded.
+struct TextTokens {
+  std::string file;
+  std::vector<std::int32_t> prefix;  // what the model expects in front
+  std::vector<std::int32_t> ids;
+};
+Result<TextTokens> read_text_tokens(const std::string& file, const std::string& model_path);
+
 // context: as the flag says; absent: the model's positions, at most kLongestDefaultWindow.
-Result<TextWindows> read_text_windows(const std::string& file, const std::string& model_path, const ModelSpec& spec,
-                                      std::optional<int> context);
+Result<TextWindows> cut_windows(const TextTokens& text, const ModelSpec& spec, std::optional<int> context);
 
 // The pages of the prefix cache are whole, so blocks of rows end where pages do.
 int rows_per_block(const Engine& engine);

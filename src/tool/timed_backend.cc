@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
-#include <vector>
+#include <span>
 
 namespace octavo {
 namespace {
@@ -21,22 +21,26 @@ std::int64_t bytes_of(const Weight& weight) {
   return bytes;
 }
 
+}  // namespace
+
+void TimedOps::begin_step(const BatchView& batch) {
+  timeline_.begin_step(batch.num_tokens, batch.num_decodes, batch.max_context);
+  contexts_.resize(static_cast<std::size_t>(batch.num_seqs));
+  starts_.resize(contexts_.size() + 1);
+  device_.download(std::as_writable_bytes(std::span(contexts_)), batch.context.raw());
+  device_.download(std::as_writable_bytes(std::span(starts_)), batch.query_start.raw());
+}
+
 // A chunk reads each key and value that any of its tokens sees once.
-std::int64_t cache_bytes_read(const AttentionArgs& args, Device& device) {
-  std::vector<std::int32_t> contexts(static_cast<std::size_t>(args.batch.num_seqs));
-  std::vector<std::int32_t> starts(contexts.size() + 1);
-  device.download(std::as_writable_bytes(std::span(contexts)), args.batch.context.raw());
-  device.download(std::as_writable_bytes(std::span(starts)), args.batch.query_start.raw());
+std::int64_t TimedOps::cache_bytes_read(const AttentionArgs& args) const {
   std::int64_t tokens = 0;
-  for (std::size_t s = 0; s < contexts.size(); ++s) {
-    const std::int64_t seen = contexts[s];
-    const std::int64_t window = args.rule.window + (starts[s + 1] - starts[s]) - 1;
+  for (std::size_t s = 0; s < contexts_.size(); ++s) {
+    const std::int64_t seen = contexts_[s];
+    const std::int64_t window = args.rule.window + (starts_[s + 1] - starts_[s]) - 1;
     tokens += args.rule.window > 0 ? std::min(seen, window) : seen;
   }
   return tokens * bytes_per_token(args.kv.format);
 }
-
-}  // namespace
 
 // Rows of the table that are looked up, not the table.
 void TimedOps::embed(const EmbedArgs& args) {
@@ -87,12 +91,12 @@ void TimedOps::kv_write(const KvWriteArgs& args) {
 
 void TimedOps::plan_attention(const PlanAttentionArgs& args) {
   const BatchView& batch = args.batch;
-  if (!timeline_.planning()) timeline_.begin_step(batch.num_tokens, batch.num_decodes, batch.max_context);
+  if (!timeline_.planning()) begin_step(batch);
   timed("plan_attention", bytes_of({&batch.query_start, &batch.context}), [&] { inner_.plan_attention(args); });
 }
 
 void TimedOps::attention(const AttentionArgs& args) {
-  timed("attention", cache_bytes_read(args, device_) + bytes_of({&args.query.values, &args.out}),
+  timed("attention", cache_bytes_read(args) + bytes_of({&args.query.values, &args.out}),
         [&] { inner_.attention(args); });
 }
 

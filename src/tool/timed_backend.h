@@ -2,7 +2,9 @@
 // step takes longer by the waiting, which the gaps show.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "ops/backend.h"
 #include "tool/verb_timeline.h"
@@ -47,9 +49,14 @@ class TimedOps final : public Ops {
     timeline_.add(verb, begin, timeline_.now_ms(), bytes);
   }
 
+  void begin_step(const BatchView& batch);
+  std::int64_t cache_bytes_read(const AttentionArgs& args) const;
+
   Ops& inner_;
   Device& device_;
   VerbTimeline& timeline_;
+  std::vector<std::int32_t> contexts_;  // [num_seqs] of the step
+  std::vector<std::int32_t> starts_;    // [num_seqs + 1]: its query_start
 };
 
 class TimedBackend final : public Backend {

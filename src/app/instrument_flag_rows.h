@@ -1,0 +1,12 @@
+// The rows of the instruments: eval nll, eval kld and bench.
+#pragma once
+
+#include <vector>
+
+#include "app/flag_rows.h"
+
+namespace octavo {
+
+void add_instrument_rows(std::vector<FlagRow>& rows);
+
+}  // namespace octavo
