@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/file.h"
 #include "base/strings.h"
 
 namespace octavo {
@@ -50,6 +51,15 @@ Status write_stdout(std::string_view text) {
 
 Status check_stdout() {
   if (::fcntl(STDOUT_FILENO, F_GETFD) < 0) return stdout_error();
+  return {};
+}
+
+Status check_output_file(const std::string& path) {
+  if (path.empty()) return {};
+  if (directory_exists(path)) return Error(path + " is a folder: name a file to write");
+  const std::size_t slash = path.find_last_of('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  if (!directory_exists(folder)) return Error("cannot write " + path + ": there is no folder " + folder);
   return {};
 }
 

@@ -223,6 +223,9 @@ class LatencyTest(InstrumentTest):
                 self.assert_refuses(octavo(*latency, *flags), flags[0], code=2)
         self.assert_refuses(octavo(*latency, "--input-len", "2048"), "2176", "2048")
         self.assert_refuses(octavo(*latency, "--report", self.folder, "--input-len", 8, "--output-len", 2), self.folder)
+        nowhere = self.folder / "no/such/out.json"
+        for command in ("latency", "sweep", "throughput", "verbs"):
+            self.assert_refuses(octavo("bench", command, self.model, "--output-json", nowhere), nowhere)
         self.assert_refuses(octavo("bench"), "latency", "sweep", "throughput", "verbs", code=2)
         self.assert_refuses(octavo("bench", "latancy", self.model), "latency", code=2)
         self.assert_refuses(octavo("bench", "latency", self.folder / "none"), self.folder / "none")
