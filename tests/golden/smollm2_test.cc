@@ -1,5 +1,5 @@
-// The default model against golden-smollm2.json: an own float32 program's token ids, logits, likelihoods and greedy text.
-// Needs the fetched model (scripts/test fetches it) and the golden (OCTAVO_FIXTURES).
+// The default model against golden-smollm2.json: an own float32 program's token ids, logits, likelihoods and greedy
+// text. Needs the fetched model (scripts/test fetches it) and the golden (OCTAVO_FIXTURES).
 
 #include <gtest/gtest.h>
 
@@ -10,6 +10,8 @@
 
 #include "engine/text_assets.h"
 #include "tests/golden/fixture.h"
+#include "tool/eval_kld.h"
+#include "tool/eval_nll.h"
 
 namespace octavo::golden {
 namespace {
@@ -17,7 +19,8 @@ namespace {
 std::string default_model() {
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
-  const std::string root = cache != nullptr && *cache != 0 ? cache : std::string(home == nullptr ? "" : home) + "/.cache";
+  const std::string root =
+      cache != nullptr && *cache != 0 ? cache : std::string(home == nullptr ? "" : home) + "/.cache";
   return root + "/octavo/SmolLM2-135M-Instruct.Q4_1.gguf";
 }
 
@@ -107,6 +110,35 @@ TEST_F(SmolLM2, LikelihoodInTheDtypeThatUsersGet) {
                 entry.at("mean_nll").get<double>());
     EXPECT_NEAR(nll, entry.at("mean_nll").get<double>(), 3e-3);
   }
+}
+
+// The commands on the second text, which is shorter than a window. What the cache costs was measured elsewhere by
+// rounding K and V of a float32 model.
+TEST_F(SmolLM2, TheInstrumentsAgreeWithTheReference) {
+  if (!golden_) return;
+  const Json& entry = golden("nll")[1];
+  const std::string report = std::string(testing::TempDir()) + "octavo_instruments.json";
+  ASSERT_TRUE(eval_nll({config(), entry.at("text").get<std::string>(), std::nullopt, report}, cpu_factory()));
+  const Json nll = *read_json_file(report);
+  EXPECT_EQ(nll.at("tokens"), entry.at("n_tokens"));
+  EXPECT_NEAR(nll.at("mean_nll").get<double>(), entry.at("mean_nll").get<double>(), 1e-4);
+
+  EvalKldOptions kld{.engine = config(),
+                     .kv_cache_name = "fp8",
+                     .reference = {},
+                     .reference_name = "auto",
+                     .text_file = entry.at("text").get<std::string>(),
+                     .context = {},
+                     .output_json = report};
+  kld.engine.kv_cache = *parse_kv_cache_dtype("fp8");
+  kld.engine.kv_cache.transform = TransformChoice::none;
+  ASSERT_TRUE(eval_kld(kld, cpu_factory()));
+  const Json all = (*read_json_file(report)).at("all");
+  const Json& rounded = entry.at("kv_rounded").at("fp8_e4m3_scale1");
+  EXPECT_NEAR(all.at("mean").get<double>() / rounded.at("mean_kld").get<double>(), 1, 0.1);
+  EXPECT_NEAR(all.at("max").get<double>() / rounded.at("max_kld").get<double>(), 1, 0.1);
+  EXPECT_NEAR(all.at("same_argmax").get<double>(), rounded.at("top1_agree").get<double>(), 0.01);
+  std::remove(report.c_str());
 }
 
 TEST_F(SmolLM2, GreedyTextToItsFirstThinMargin) {
