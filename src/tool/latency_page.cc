@@ -42,8 +42,10 @@ SvgPlot itl_plot(const LatencyReport& report) {
   for (PlotSeries& series : result.series) {
     for (const LatencyFit& fit : report.fits) {
       if (fit.kv_cache_dtype != series.name) continue;
-      const double most = std::max_element(series.points.begin(), series.points.end())->first;
-      series.line = {{0, fit.cost.itl_ms(0)}, {most, fit.cost.itl_ms(most)}};
+      const auto [least, most] = std::minmax_element(series.points.begin(), series.points.end());
+      // Back to no context at all, unless the line would leave the plot on its way there.
+      const double begin = fit.cost.itl_ms(0) >= 0 ? 0 : least->first;
+      series.line = {{begin, fit.cost.itl_ms(begin)}, {most->first, fit.cost.itl_ms(most->first)}};
     }
   }
   return result;
