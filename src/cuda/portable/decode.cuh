@@ -69,7 +69,7 @@ __device__ void store_warp(const Rows& rows, int num_rows, const DecodeMerge<kWi
 #pragma unroll
     for (int n = 0; n < kWidth / 8; ++n)
       *reinterpret_cast<float2*>(&merge.sum(warp, row, 8 * n + 2 * c)) =
-          make_float2(rows.sums[n][2 * i], rows.sums[n][2 * i + 1]);
+          make_float2(rows.sums[n][2 * i] * rows.unit, rows.sums[n][2 * i + 1] * rows.unit);
     if (c == 0) merge.maximum(warp, row) = rows.maximum[i];
     if (c == 0) merge.weight(warp, row) = rows.weight[i];
   }

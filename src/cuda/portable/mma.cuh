@@ -1,7 +1,7 @@
 // The instructions that attention is made of, sm_80 and up: asynchronous copies, matrix loads, products of 16 x 8 x 16
 // with float32 sums, and the unpacking of 8-bit codes. Nothing here knows of attention.
 //
-// Codes unpack exactly: e4m3 and e5m2 into float16 (NaN stays NaN), int8 into either kind.
+// All 8-bit codes unpack exactly into float16, a NaN stays a NaN.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -62,9 +62,9 @@ __device__ std::uint32_t packed(float low, float high) {
 }
 
 // Four codes in `word` become two registers of two numbers each.
-template <KvElem kElem, Operand kOperand>
+template <KvElem kElem>
 __device__ void unpack(std::uint32_t word, std::uint32_t& low, std::uint32_t& high) {
-  static_assert(is_8bit(kElem) && (kElem == KvElem::int8 || kOperand == Operand::f16));
+  static_assert(is_8bit(kElem));
   if constexpr (kElem == KvElem::e5m2) {  // the upper byte of a float16
     low = __byte_perm(word, 0, 0x1404);
     high = __byte_perm(word, 0, 0x3424);
@@ -82,21 +82,13 @@ __device__ void unpack(std::uint32_t word, std::uint32_t& low, std::uint32_t& hi
     low = widened(__byte_perm(word, 0, 0x1404));
     high = widened(__byte_perm(word, 0, 0x3424));
 #endif
-  } else if constexpr (kOperand == Operand::f16) {  // 1024 + 128 + the number, less 1152
+  } else {  // 1024 + 128 + the number, less 1152
     const std::uint32_t codes = word ^ 0x80808080u, bias = 0x64806480u;
     const auto number = [&](std::uint32_t bits) {
       return bits_of(__hsub2(*reinterpret_cast<const __half2*>(&bits), *reinterpret_cast<const __half2*>(&bias)));
     };
     low = number(__byte_perm(codes, 0x64646464u, 0x4140));
     high = number(__byte_perm(codes, 0x64646464u, 0x4342));
-  } else {  // 128 + the lower seven bits, less 128 or, if the sign is set, 256
-    const auto widened = [](std::uint32_t codes) {
-      const std::uint32_t number = codes & 0xFF7FFF7Fu, bias = codes & 0xFF80FF80u;
-      return bits_of(
-          __hsub2(*reinterpret_cast<const __nv_bfloat162*>(&number), *reinterpret_cast<const __nv_bfloat162*>(&bias)));
-    };
-    low = widened(__byte_perm(word, 0x43434343u, 0x4140));
-    high = widened(__byte_perm(word, 0x43434343u, 0x4342));
   }
 }
 

@@ -33,7 +33,8 @@ __device__ void store_rows(const AttentionParams& p, Rows& rows, int kv_head, in
   for (int i = 0; i < 2; ++i) {
     if (row[i] >= num_rows) continue;
     const int head = kv_head * p.group + row[i] % p.group;
-    const float factor = value_scale / (rows.weight[i] + sink_weight(p, head, rows.maximum[i], Rows::kWeightBits));
+    const float factor =
+        rows.unit * value_scale / (rows.weight[i] + sink_weight(p, head, rows.maximum[i], Rows::kWeightBits));
     __nv_bfloat16* to = p.out + (first_token + row[i] / p.group) * p.out_token_stride + head * p.out_head_stride;
 #pragma unroll
     for (int n = 0; n < kWidth / 8; ++n)

@@ -32,14 +32,13 @@ template <int kWidth, KvElem kKey, KvElem kValue>
 class WarpRows {
  public:
   static constexpr Operand kKeyOperand = kKey == KvElem::bf16 ? Operand::bf16 : Operand::f16;
-  // Weights of int8 carry the scale of their token, which float16 may not hold.
-  static constexpr Operand kValueOperand =
-      kValue == KvElem::e4m3 || kValue == KvElem::e5m2 ? Operand::f16 : Operand::bf16;
+  static constexpr Operand kValueOperand = kValue == KvElem::bf16 ? Operand::bf16 : Operand::f16;
   static constexpr float kWeightBits = kValueOperand == Operand::f16 ? 14.0f : 0.0f;
 
   float sums[kWidth / 8][4];
   float maximum[2];
-  float weight[2];  // sums of weights, of this lane's tokens until reduce() was called
+  float weight[2];    // sums of weights, of this lane's tokens until reduce() was called
+  float unit = 1.0f;  // what sums are counted in: int8 has scales a token, of which only ratios enter a float16 product
 
   // rows: this lane's two, of `kWidth` numbers; null reads as zeros.
   __device__ void start(const __nv_bfloat16* const (&rows)[2]) {
@@ -66,6 +65,7 @@ class WarpRows {
     for (auto& sum : sums) sum[0] = sum[1] = sum[2] = sum[3] = 0.0f;
     maximum[0] = maximum[1] = minus_infinity();
     weight[0] = weight[1] = 0.0f;
+    if constexpr (kValue == KvElem::int8) unit = 0x1p-100f;
   }
 
   // Tokens [place, place + 8 * kBlocks) of the page at `page`; the lane's rows see the page's places [first, end).
@@ -142,7 +142,7 @@ class WarpRows {
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
             std::uint32_t low, high;
-            unpack<kKey, kKeyOperand>(k[i], low, high);
+            unpack<kKey>(k[i], low, high);
             multiply_add<kKeyOperand>(scores[n], query_[4 * part + i], low, high);
           }
         }
@@ -226,15 +226,37 @@ class WarpRows {
   }
 
   template <int kBlocks>
-  __device__ static void scale_weights(const std::byte* scales, int place, float (&weights)[kBlocks][4]) {
+  __device__ void scale_weights(const std::byte* scales, int place, float (&weights)[kBlocks][4]) {
+    const int token = place + threadIdx.x % 4 * 2;
+    float most = unit;
 #pragma unroll
     for (int n = 0; n < kBlocks; ++n) {
-      const float2 of_token = two_scales(scales, place + 8 * n + threadIdx.x % 4 * 2);
-      weights[n][0] *= of_token.x;
-      weights[n][1] *= of_token.y;
-      weights[n][2] *= of_token.x;
-      weights[n][3] *= of_token.y;
+      const float2 of_token = two_scales(scales, token + 8 * n);
+      most = fmaxf(most, fmaxf(of_token.x, of_token.y));
     }
+    most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
+    raise_unit(fmaxf(most, __shfl_xor_sync(~0u, most, 2)));
+    const float inverse = 1.0f / unit;
+#pragma unroll
+    for (int n = 0; n < kBlocks; ++n) {
+      const float2 of_token = two_scales(scales, token + 8 * n);
+      weights[n][0] *= of_token.x * inverse;
+      weights[n][1] *= of_token.y * inverse;
+      weights[n][2] *= of_token.x * inverse;
+      weights[n][3] *= of_token.y * inverse;
+    }
+  }
+
+  // The unit is the power of two below the largest scale so far; all lanes have the same.
+  __device__ void raise_unit(float scale) {
+    const float larger = __uint_as_float(min(__float_as_uint(scale) & 0x7F800000u, 0x7E000000u));
+    if (larger <= unit) return;
+    const float factor = unit / larger;
+    unit = larger;
+#pragma unroll
+    for (auto& sum : sums)
+#pragma unroll
+      for (float& x : sum) x *= factor;
   }
 
   template <int kBlocks>
@@ -277,7 +299,7 @@ class WarpRows {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         std::uint32_t low, high;
-        unpack<kValue, kValueOperand>(v[i], low, high);
+        unpack<kValue>(v[i], low, high);
         multiply_add<kValueOperand>(sums[4 * d + i], a, low, high);
       }
     }

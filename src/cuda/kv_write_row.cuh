@@ -1,0 +1,154 @@
+// One row of q, k or v on its way to the cache, in the registers of a warp: kWide neighbouring numbers a lane. Read,
+// normed, turned by its position, rotated, all in float32; and what a launch of kv_write is told.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <type_traits>
+
+#include "cuda/page_layout.cuh"
+#include "kv/view.h"
+
+namespace octavo::cuda {
+
+constexpr int kWriteRows = 16;
+constexpr int kWriteWarps = 8;
+constexpr int kWriteThreads = 32 * kWriteWarps;
+
+struct WriteRows {  // of q, k or v; strides in numbers
+  const __nv_bfloat16* data = nullptr;
+  std::int64_t token_stride = 0;
+  std::int64_t head_stride = 0;
+  const float* norm_weight = nullptr;
+  float norm_eps = 0.0f;
+  float norm_offset = 0.0f;
+  bool normed = false;
+};
+
+struct WriteParams {
+  WriteRows q, k, v;
+  std::int32_t tokens = 0;
+  std::int32_t q_heads = 0;
+  std::int32_t kv_heads = 0;
+  const float* inv_freq = nullptr;
+  std::int32_t pairs = 0;
+  float rope_factor = 1.0f;
+  bool interleaved = false;
+  bool rotated = false;
+  float rotation_norm = 1.0f;  // 1 / sqrt(width), as hadamard() of kv/codec.h has it
+  const std::int32_t* positions = nullptr;
+  const std::int32_t* slots = nullptr;
+  __nv_bfloat16* query = nullptr;
+  std::int64_t query_token_stride = 0;
+  std::int64_t query_head_stride = 0;
+  PageLayout layout;
+  KvElem key_elem = KvElem::bf16;
+  KvElem value_elem = KvElem::bf16;
+  const float* key_scales = nullptr;  // a scale a head, or null for kinds without
+  const float* value_scales = nullptr;
+  std::byte* pages = nullptr;
+  std::int64_t page_bytes = 0;
+  std::int32_t num_pages = 0;
+  KvCounters* counters = nullptr;
+};
+
+template <int kWide>
+struct WriteShared {
+  float rows[kWriteWarps][32 * kWide];
+  alignas(16) std::uint8_t codes[kWriteRows][32 * kWide];
+  std::uint32_t written_places[2];
+  std::uint32_t saturated;
+  std::uint32_t amax;
+};
+
+template <int kWide>
+__device__ void load_write_row(const WriteRows& rows, int token, int head, float (&x)[kWide]) {
+  const int lane = threadIdx.x % 32;
+  const __nv_bfloat16* from = rows.data + token * rows.token_stride + head * rows.head_stride + lane * kWide;
+  using Piece = std::conditional_t<kWide == 2, std::uint32_t, std::conditional_t<kWide == 4, uint2, uint4>>;
+  constexpr int kPiece = sizeof(Piece) / 2;
+#pragma unroll
+  for (int i = 0; i < kWide; i += kPiece) {
+    const Piece piece = *reinterpret_cast<const Piece*>(from + i);
+    const auto* numbers = reinterpret_cast<const __nv_bfloat16*>(&piece);
+#pragma unroll
+    for (int j = 0; j < kPiece; ++j) x[i + j] = __bfloat162float(numbers[j]);
+  }
+  if (!rows.normed) return;
+  float squares = 0.0f;
+#pragma unroll
+  for (int i = 0; i < kWide; ++i) squares += x[i] * x[i];
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) squares += __shfl_xor_sync(~0u, squares, step);
+  const float factor = 1.0f / sqrtf(squares / (32 * kWide) + rows.norm_eps);
+#pragma unroll
+  for (int i = 0; i < kWide; ++i) {
+    x[i] *= factor;
+    if (rows.norm_weight != nullptr) x[i] *= rows.norm_weight[lane * kWide + i] + rows.norm_offset;
+  }
+}
+
+// Members of a pair lie in other lanes, so the row goes through shared memory. Products and sums are rounded one by
+// one, as the processor's paths do it.
+template <int kWide>
+__device__ void turn_write_row(const WriteParams& p, int token, float* row, float (&x)[kWide]) {
+  constexpr int kPairs = (kWide + 1) / 2;  // a lane's share of at most 16 * kWide pairs
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int i = 0; i < kWide; ++i) row[lane * kWide + i] = x[i];
+  __syncwarp();
+  const float position = static_cast<float>(p.positions[token]);
+  float first[kPairs], second[kPairs];
+#pragma unroll
+  for (int i = 0; i < kPairs; ++i) {
+    const int pair = lane + 32 * i;
+    if (pair >= p.pairs) continue;
+    float sine, cosine;
+    sincosf(__fmul_rn(position, p.inv_freq[pair]), &sine, &cosine);
+    sine = __fmul_rn(sine, p.rope_factor);
+    cosine = __fmul_rn(cosine, p.rope_factor);
+    const float a = row[p.interleaved ? 2 * pair : pair];
+    const float b = row[p.interleaved ? 2 * pair + 1 : pair + p.pairs];
+    first[i] = __fsub_rn(__fmul_rn(a, cosine), __fmul_rn(b, sine));
+    second[i] = __fadd_rn(__fmul_rn(b, cosine), __fmul_rn(a, sine));
+  }
+  __syncwarp();
+#pragma unroll
+  for (int i = 0; i < kPairs; ++i) {
+    const int pair = lane + 32 * i;
+    if (pair >= p.pairs) continue;
+    row[pair] = first[i];
+    row[pair + p.pairs] = second[i];
+  }
+  __syncwarp();
+#pragma unroll
+  for (int i = 0; i < kWide; ++i) x[i] = row[lane * kWide + i];
+  __syncwarp();
+}
+
+// hadamard() of kv/codec.h for a row of 32 * kWide numbers: the same sums in the same order.
+template <int kWide>
+__device__ void rotate_write_row(float norm, float (&x)[kWide]) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int half = 1; half < kWide; half *= 2)
+#pragma unroll
+    for (int i = 0; i < kWide; i += 2 * half)
+#pragma unroll
+      for (int j = i; j < i + half; ++j) {
+        const float a = x[j], b = x[j + half];
+        x[j] = __fadd_rn(a, b);
+        x[j + half] = __fsub_rn(a, b);
+      }
+#pragma unroll
+  for (int half = 1; half < 32; half *= 2)
+#pragma unroll
+    for (int i = 0; i < kWide; ++i) {
+      const float other = __shfl_xor_sync(~0u, x[i], half);
+      x[i] = (lane & half) != 0 ? __fsub_rn(other, x[i]) : __fadd_rn(x[i], other);
+    }
+#pragma unroll
+  for (int i = 0; i < kWide; ++i) x[i] = __fmul_rn(x[i], norm);
+}
+
+}  // namespace octavo::cuda
