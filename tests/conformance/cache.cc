@@ -52,7 +52,7 @@ Query Cache::write(const Tensor& q, const Tensor& k, const Tensor& v, std::span<
   return query;
 }
 
-void Cache::poison() {
+void Cache::poison(DType compute) {
   const std::int64_t tokens = std::int64_t{view_.num_pages} * view_.page_size;
   const std::int64_t heads = view_.format.segments[0].heads;
   const std::int64_t k_width = view_.format.segments[0].width;
@@ -61,8 +61,8 @@ void Cache::poison() {
   for (std::int64_t i = 0; i < tokens; ++i) slots.push_back(static_cast<std::int32_t>(i));
   const std::vector<float> keys(static_cast<std::size_t>(tokens * heads * k_width), 3e38f);
   const std::vector<float> values(static_cast<std::size_t>(tokens * heads * v_width), -3e38f);
-  const Tensor k = arena_.floats(keys, {tokens, heads, k_width});
-  write(k, k, arena_.floats(values, {tokens, heads, v_width}), slots);
+  const Tensor k = arena_.floats(keys, {tokens, heads, k_width}, compute);
+  write(k, k, arena_.floats(values, {tokens, heads, v_width}, compute), slots);
   const KvCounters fresh;
   backend_.device().upload(reinterpret_cast<std::byte*>(view_.counters), std::as_bytes(std::span(&fresh, 1)));
 }

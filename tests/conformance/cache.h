@@ -20,7 +20,7 @@ class Cache {
   void set_table(const std::vector<std::vector<std::int32_t>>& pages);
 
   // Every slot gets the largest finite numbers; the counters start at zero again.
-  void poison();
+  void poison(DType compute = DType::f32);
 
   // q [tokens, q_heads, width], k and v float32 as one flat row each; gives the queries for attention.
   Query write(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const std::int32_t> slots);

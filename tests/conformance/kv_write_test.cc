@@ -99,7 +99,9 @@ const std::vector<float> kValueScales = {5.0f, 0.125f, 0.02f};
 
 Written write(Path& path, const Input& input) {
   Arena arena(path.backend->device());
-  Cache cache(arena, *path.backend, input.format, kPageSize, kNumPages, kKeyScales, kValueScales);
+  const DType compute = path.processor ? input.compute : DType::bf16;  // elsewhere pages of 64 and bfloat16 only
+  const int page_size = path.processor ? kPageSize : 64;
+  Cache cache(arena, *path.backend, input.format, page_size, kNumPages, kKeyScales, kValueScales);
   const auto tokens = static_cast<std::int64_t>(input.slots.size());
   const std::int64_t heads = input.format.segments[0].heads;
   const std::int64_t width = input.format.segments[0].width;
@@ -113,7 +115,7 @@ Written write(Path& path, const Input& input) {
     append(input.k, t, heads * width);
     append(input.v, t, heads * width);
   }
-  const Tensor all = arena.floats(rows, {tokens, (input.q_heads + 2 * heads) * width}, input.compute);
+  const Tensor all = arena.floats(rows, {tokens, (input.q_heads + 2 * heads) * width}, compute);
   const Query query =
       cache.write(all.columns(0, input.q_heads * width).split_last(input.q_heads, width),
                   all.columns(input.q_heads * width, heads * width).split_last(heads, width),
