@@ -6,9 +6,9 @@ namespace octavo::cuda {
 
 namespace {
 
-constexpr int kThreads = 256;
+// Small blocks: the work of a matrix of a few thousand rows then spreads evenly over the multiprocessors.
+constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / 32;
-constexpr int kRowsOfWarp = 2;  // of the weight: each number of x is loaded once for both
 
 struct Result {
   void* data = nullptr;
@@ -36,25 +36,26 @@ __device__ float sum_of_warp(float value) {
   return value;
 }
 
-// kTokens rows of x (those beyond `tokens` repeat the last and are not stored); a warp makes two numbers of each.
-template <DType kDtype, int kTokens>
+// kTokens rows of x (those beyond `tokens` repeat the last and are not stored); a warp makes kRows numbers of each, so
+// that a number of x is loaded once for all of them. kAhead chunks of a row are on their way at once.
+template <DType kDtype, int kTokens, int kRows, int kAhead>
 __global__ void __launch_bounds__(kThreads)
     few_rows_kernel(PartView part, Rows<const __nv_bfloat16> x, int tokens, Result result) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const std::int64_t first = (std::int64_t{blockIdx.x} * kWarps + threadIdx.x / 32) * kRowsOfWarp;
+  const std::int64_t first = (std::int64_t{blockIdx.x} * kWarps + threadIdx.x / 32) * kRows;
   if (first >= part.rows) return;
-  std::int64_t row[kRowsOfWarp];
+  std::int64_t row[kRows];
 #pragma unroll
-  for (int r = 0; r < kRowsOfWarp; ++r) row[r] = min(first + r, part.rows - 1);
-  float sums[kTokens][kRowsOfWarp] = {};
-#pragma unroll 2
+  for (int r = 0; r < kRows; ++r) row[r] = min(first + r, part.rows - 1);
+  float sums[kTokens][kRows] = {};
+#pragma unroll kAhead
   for (std::int64_t chunk = lane; chunk < part.in / 8; chunk += 32) {
-    float w[kRowsOfWarp][8];
+    float w[kRows][8];
 #pragma unroll
-    for (int r = 0; r < kRowsOfWarp; ++r) load_eight<kDtype>(part.row(row[r]), chunk, w[r]);
+    for (int r = 0; r < kRows; ++r) load_eight<kDtype>(part.row(row[r]), chunk, w[r]);
     if (part.grain == ScaleGrain::block) {
 #pragma unroll
-      for (int r = 0; r < kRowsOfWarp; ++r) {
+      for (int r = 0; r < kRows; ++r) {
         const float scale = part.scale_at(row[r], chunk * 8);
 #pragma unroll
         for (int i = 0; i < 8; ++i) w[r][i] *= scale;
@@ -65,7 +66,7 @@ __global__ void __launch_bounds__(kThreads)
       float numbers[8];
       unpack_bf16(__ldg(reinterpret_cast<const uint4*>(x.data + min(t, tokens - 1) * x.stride) + chunk), numbers);
 #pragma unroll
-      for (int r = 0; r < kRowsOfWarp; ++r)
+      for (int r = 0; r < kRows; ++r)
 #pragma unroll
         for (int i = 0; i < 8; ++i) sums[t][r] = fmaf(numbers[i], w[r][i], sums[t][r]);
     }
@@ -73,7 +74,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int t = 0; t < kTokens; ++t)
 #pragma unroll
-    for (int r = 0; r < kRowsOfWarp; ++r) {
+    for (int r = 0; r < kRows; ++r) {
       float sum = sum_of_warp(sums[t][r]);
       if (part.grain != ScaleGrain::block) sum *= part.scale_at(row[r], 0);
       if (lane == 0 && t < tokens && first + r < part.rows) result.put(t, first + r, sum);
@@ -83,13 +84,14 @@ __global__ void __launch_bounds__(kThreads)
 template <DType kDtype>
 void launch_few(cudaStream_t stream, const PartView& part, const Rows<const __nv_bfloat16>& x, int tokens,
                 const Result& result) {
-  const unsigned blocks = blocks_for(part.rows, kWarps * kRowsOfWarp);
   if (tokens == 1)
-    few_rows_kernel<kDtype, 1><<<blocks, kThreads, 0, stream>>>(part, x, tokens, result);
+    few_rows_kernel<kDtype, 1, 1, 8><<<blocks_for(part.rows, kWarps), kThreads, 0, stream>>>(part, x, tokens, result);
   else if (tokens <= 4)
-    few_rows_kernel<kDtype, 4><<<blocks, kThreads, 0, stream>>>(part, x, tokens, result);
+    few_rows_kernel<kDtype, 4, 2, 2>
+        <<<blocks_for(part.rows, 2 * kWarps), kThreads, 0, stream>>>(part, x, tokens, result);
   else
-    few_rows_kernel<kDtype, 8><<<blocks, kThreads, 0, stream>>>(part, x, tokens, result);
+    few_rows_kernel<kDtype, 8, 2, 2>
+        <<<blocks_for(part.rows, 2 * kWarps), kThreads, 0, stream>>>(part, x, tokens, result);
   check_launch();
 }
 

@@ -1,5 +1,5 @@
 #include "cuda/check.h"
-#include "cuda/numbers.cuh"
+#include "cuda/packs.cuh"
 #include "cuda/verbs.h"
 
 namespace octavo::cuda {
@@ -32,15 +32,20 @@ __device__ float activate(Activation kind, float limit, float gate, float up) {
   return 0.0f;
 }
 
-template <class T>
+// N numbers a thread; N > 1 takes rows that are aligned.
+template <class T, int N>
 __global__ void __launch_bounds__(kThreads)
     gate_kernel(Rows<T> gate, Rows<T> up, Activation kind, float limit, Rows<T> out, std::int64_t n) {
-  const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const std::int64_t i = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * N;
   const std::int64_t row = blockIdx.y;
   if (i >= n) return;
-  const float g = to_float(gate.row(row)[i * gate.step]);
-  const float u = to_float(up.row(row)[i * up.step]);
-  out.row(row)[i] = from_float<T>(activate(kind, limit, g, u));
+  const Pack<T, N> gates = pack_at<T, N>(gate.row(row), i * gate.step);
+  const Pack<T, N> ups = pack_at<T, N>(up.row(row), i * up.step);
+  Pack<T, N> result;
+#pragma unroll
+  for (int j = 0; j < N; ++j)
+    result.values[j] = from_float<T>(activate(kind, limit, to_float(gates.values[j]), to_float(ups.values[j])));
+  pack_at<T, N>(out.row(row), i) = result;
 }
 
 }  // namespace
@@ -53,11 +58,13 @@ void gated_activation(cudaStream_t stream, const GatedActivationArgs& args) {
                     args.up.dtype() == args.out.dtype() && rows <= 65535,
                 "shapes of gated_activation");
   if (rows == 0) return;
-  const dim3 grid(blocks_for(n, kThreads), static_cast<unsigned>(rows));
+  const bool packed = by_four(args.gate) && by_four(args.up) && by_four(args.out);
+  const dim3 grid(blocks_for(n, kThreads * (packed ? 4 : 1)), static_cast<unsigned>(rows));
   visit_float(args.out.dtype(), [&](auto type) {
     using T = decltype(type);
-    gate_kernel<T><<<grid, kThreads, 0, stream>>>(rows_of<T>(args.gate), rows_of<T>(args.up), args.kind, args.limit,
-                                                  rows_of<T>(args.out), n);
+    const auto kernel = packed ? gate_kernel<T, 4> : gate_kernel<T, 1>;
+    kernel<<<grid, kThreads, 0, stream>>>(rows_of<T>(args.gate), rows_of<T>(args.up), args.kind, args.limit,
+                                          rows_of<T>(args.out), n);
   });
   check_launch();
 }
