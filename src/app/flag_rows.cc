@@ -22,7 +22,7 @@ Set choice(T& (*target)(Options&), const std::array<std::pair<const char*, T>, N
         return {};
       }
     }
-    return Error(octavo::quoted(text) + " is not one of " + join(known, ", "));
+    return Error(in_quotes(text) + " is not one of " + join(known, ", "));
   };
 }
 
@@ -43,7 +43,7 @@ Set refused() {
 Status set_block_size(Options& options, const std::string& text) {
   OCTAVO_TRY(const std::int64_t value, parse_int(text));
   if (value < 8 || value > 1024 || (value & (value - 1)) != 0)
-    return Error(octavo::quoted(text) + " is not a page size: a power of two from 8 to 1024");
+    return Error(in_quotes(text) + " is not a page size: a power of two from 8 to 1024");
   options.engine.page_size = static_cast<int>(value);
   return {};
 }
@@ -58,7 +58,7 @@ Status set_dtype(Options& options, const std::string& text) {
   else if (text == "float16" || text == "half")
     return Error("float16 activations are not supported: use bfloat16 or float32");
   else
-    return Error(octavo::quoted(text) + " is not one of auto, bfloat16, float32");
+    return Error(in_quotes(text) + " is not one of auto, bfloat16, float32");
   return {};
 }
 
@@ -66,7 +66,7 @@ Status set_max_model_len(Options& options, const std::string& text) {
   options.engine.max_model_len.reset();
   if (text == "auto") return {};
   OCTAVO_TRY(const std::int64_t value, parse_size(text));
-  if (value < 1) return Error(octavo::quoted(text) + " is not a length: at least 1, or auto");
+  if (value < 1) return Error(in_quotes(text) + " is not a length: at least 1, or auto");
   options.engine.max_model_len = value;
   return {};
 }
@@ -93,7 +93,7 @@ Status set_isa(Options& options, const std::string& text) {
 Status set_top_k(Options& options, const std::string& text) {
   OCTAVO_TRY(const std::int64_t value, parse_int(text));
   if (value < -1 || value > (1 << 24))
-    return Error(octavo::quoted(text) + " is not a count: -1 or 0 for all tokens, or how many");
+    return Error(in_quotes(text) + " is not a count: -1 or 0 for all tokens, or how many");
   options.sampling.top_k = static_cast<int>(value);
   return {};
 }
@@ -182,7 +182,8 @@ void add_engine_rows(std::vector<FlagRow>& rows) {
   rows.push_back({"--threads", "COUNT", "threads of the processor's arithmetic", "the CPUs this process may use",
                   checkpoint,
                   count(1, 1024, false, [](Options& o, std::int64_t v) { o.cpu.num_threads = static_cast<int>(v); })});
-  rows.push_back({"--cpu-isa", "ISA", "instruction set to use at most: plain, avx2, avx512, amx",
+  rows.push_back({"--cpu-isa", "ISA",
+                  "instruction set: auto, plain, avx2, avx512 or amx; one that the processor lacks is refused",
                   "the best that the processor has", checkpoint, set_isa});
   rows.push_back({"--enable-chunked-prefill", "", "", "on", kEngineCommands, refused(), Effect::no_effect,
                   "long prompts are always prefilled in chunks"});

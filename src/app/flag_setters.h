@@ -20,7 +20,7 @@ Set count(std::int64_t low, std::int64_t high, bool sizes, Store store) {
   return [=](Options& options, const std::string& text) -> Status {
     OCTAVO_TRY(const std::int64_t value, sizes ? parse_size(text) : parse_int(text));
     if (value < low || value > high)
-      return Error(octavo::quoted(text) + " is not between " + std::to_string(low) + " and " + std::to_string(high));
+      return Error(in_quotes(text) + " is not between " + std::to_string(low) + " and " + std::to_string(high));
     store(options, value);
     return {};
   };
@@ -32,7 +32,7 @@ Set number(double low, double high, bool low_itself, Store store) {
     OCTAVO_TRY(const double value, parse_double(text));
     if (value < low || value > high || (value == low && !low_itself)) {
       const std::string from = low_itself ? "from " : "above ";
-      return Error(octavo::quoted(text) + " is not a number " + from + to_text(Json(low)) + " to " +
+      return Error(in_quotes(text) + " is not a number " + from + to_text(Json(low)) + " to " +
                    to_text(Json(high)));
     }
     store(options, static_cast<float>(value));

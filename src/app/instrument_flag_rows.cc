@@ -17,10 +17,10 @@ Status set_kv_cache_list(Options& options, const std::string& text) {
     OCTAVO_TRY(variant.choice, parse_kv_cache_dtype(variant.name));
     const auto same = [&](const CacheVariant& other) { return other.name == variant.name; };
     if (std::any_of(options.kv_caches.begin(), options.kv_caches.end(), same))
-      return Error(octavo::quoted(variant.name) + " is named twice");
+      return Error(in_quotes(variant.name) + " is named twice");
     options.kv_caches.push_back(std::move(variant));
   }
-  if (options.kv_caches.empty()) return Error(octavo::quoted(text) + " names no cache dtype");
+  if (options.kv_caches.empty()) return Error(in_quotes(text) + " names no cache dtype");
   return {};
 }
 
@@ -29,10 +29,10 @@ Status set_input_lens(Options& options, const std::string& text) {
   for (const std::string_view part : split(text, ",")) {
     OCTAVO_TRY(const std::int64_t length, parse_size(trim(part)));
     if (length < 1 || length > kLongest)
-      return Error(octavo::quoted(part) + " is not a length between 1 and " + std::to_string(kLongest));
+      return Error(in_quotes(part) + " is not a length between 1 and " + std::to_string(kLongest));
     options.input_lens.push_back(static_cast<int>(length));
   }
-  if (options.input_lens.empty()) return Error(octavo::quoted(text) + " names no length");
+  if (options.input_lens.empty()) return Error(in_quotes(text) + " names no length");
   return {};
 }
 

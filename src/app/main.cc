@@ -20,14 +20,15 @@ int report(const Error& error, int code) {
   return code;
 }
 
-// Ctrl-C is waited for by InterruptWatcher's thread, so every thread inherits it blocked; a reader that left is a write
-// error.
+// Ctrl-C is waited for by InterruptWatcher's thread, so every thread inherits it blocked; a reader that left and a file
+// grown too large are write errors.
 void set_signals() {
   sigset_t interrupts;
   sigemptyset(&interrupts);
   sigaddset(&interrupts, SIGINT);
   pthread_sigmask(SIG_BLOCK, &interrupts, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 Status dispatch(Options options) {

@@ -88,7 +88,7 @@ std::vector<std::string> second_words(const std::string& first) {
 
 Status unknown(const std::string& kind, const std::string& name, const std::vector<std::string>& known) {
   const auto close = nearest(name, known);
-  return Error(kind + " " + octavo::quoted(name) + " is not known" +
+  return Error(kind + " " + in_quotes(name) + " is not known" +
                (close ? "; did you mean " + *close + "?" : "; known: " + join(known, ", ")));
 }
 
@@ -96,7 +96,8 @@ Status check_command(const std::vector<std::string>& arguments) {
   const std::vector<std::string> known = first_words();
   if (arguments.empty()) return Error("no command was given; known: " + join(known, ", ") + " (octavo --help)");
   const std::string& first = arguments.front();
-  if (first.starts_with("-")) return {};
+  if (first == "--help" || first == "-h" || first == "--version") return {};
+  if (first.starts_with("-")) return unknown("flag", first, {"--help", "--version"});
   if (std::find(known.begin(), known.end(), first) == known.end()) return unknown("command", first, known);
   const std::vector<std::string> inner = second_words(first);
   if (inner.empty()) return {};
@@ -147,7 +148,7 @@ std::string first_name(const FlagRow& flag) { return std::string(split(flag.name
 
 Status apply(const CommandParser& parser, Options& options) {
   for (const std::string& extra : parser.app->remaining()) {
-    if (!extra.starts_with("-") || extra == "-") return Error("unexpected argument " + octavo::quoted(extra));
+    if (!extra.starts_with("-") || extra == "-") return Error("unexpected argument " + in_quotes(extra));
     std::vector<std::string> known = {"--help"};
     for (const auto& [flag, option] : parser.flags) known.push_back(first_name(*flag));
     return unknown("flag", extra.substr(0, extra.find('=')), known);
@@ -234,7 +235,7 @@ std::string flags_markdown() {
       "# Flags\n\nMade from the list in `src/app/flag_rows.cc`; a test holds this page to it. `-` and `_` are alike in "
       "names. "
       "Sizes take k, m, g (powers of 1000) and K, M, G (powers of 1024). An unknown flag is an error that names the "
-      "nearest.\n";
+      "nearest, or those that are known.\n";
   for (const CommandRow& command : kCommands) {
     text += "\n## `octavo " + std::string(command.words) + (command.model_required ? " MODEL" : " [MODEL]") + "`\n\n" +
             command.help + ".\n\n| flag | default | meaning |\n|---|---|---|\n";

@@ -31,7 +31,7 @@ std::string format_line(std::string_view event, Fields fields) {
   std::string line(event);
   for (const Field& field : fields) {
     const bool plain = !field.value.empty() && field.value.find_first_of(" \"=\n\r\t") == std::string::npos;
-    line += fmt::format(" {}={}", field.key, plain ? field.value : quoted(field.value));
+    line += fmt::format(" {}={}", field.key, plain ? field.value : in_quotes(field.value));
   }
   return line;
 }

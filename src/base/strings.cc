@@ -40,7 +40,7 @@ std::string lower(std::string_view ascii) {
   return result;
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr std::size_t kShown = 300;  // a damaged file's "name" may be the rest of the file
   std::string result = "\"";
   for (const char c : text.substr(0, kShown)) {
@@ -74,7 +74,7 @@ std::string human_bytes(std::uint64_t bytes) {
 Result<std::int64_t> parse_int(std::string_view text) {
   std::int64_t value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code != std::errc() || end != text.data() + text.size()) return Error(quoted(text) + " is not a whole number");
+  if (code != std::errc() || end != text.data() + text.size()) return Error(in_quotes(text) + " is not a whole number");
   return value;
 }
 
@@ -82,12 +82,12 @@ Result<double> parse_double(std::string_view text) {
   double value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (code != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
-    return Error(quoted(text) + " is not a number");
+    return Error(in_quotes(text) + " is not a number");
   return value;
 }
 
 Result<std::int64_t> parse_size(std::string_view text) {
-  const Error bad(quoted(text) + " is not a size: write a count such as 8192, 8k (8,000), 8K (8,192) or 2G");
+  const Error bad(in_quotes(text) + " is not a size: write a count such as 8192, 8k (8,000), 8K (8,192) or 2G");
   if (text.empty() || text[0] < '0' || text[0] > '9') return bad;
   constexpr std::string_view kDecimal = "kmgt";
   constexpr std::string_view kBinary = "KMGT";

@@ -18,7 +18,7 @@ std::string_view trim(std::string_view text);
 std::string lower(std::string_view ascii);
 
 // "a \"b\"\n": quotes and control characters escaped, so that any bytes fit on one line of a message. Cut when long.
-std::string quoted(std::string_view text);
+std::string in_quotes(std::string_view text);
 
 // 1536 -> "1.5 KiB"; for people only.
 std::string human_bytes(std::uint64_t bytes);

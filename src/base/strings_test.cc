@@ -41,7 +41,7 @@ TEST(Strings, InvalidUtf8IsFoundAtItsOffset) {
 TEST(Strings, SplitTrimQuote) {
   EXPECT_EQ(split("0, 1  2,", ", ").size(), 3u);
   EXPECT_EQ(trim("  x y\n"), "x y");
-  EXPECT_EQ(quoted("a\"b\n\x01"), "\"a\\\"b\\n\\x01\"");
+  EXPECT_EQ(in_quotes("a\"b\n\x01"), "\"a\\\"b\\n\\x01\"");
   EXPECT_EQ(human_bytes(1536), "1.5 KiB");
 }
 

@@ -42,7 +42,7 @@ Error no_weights(const std::string& directory) {
   if (const std::string gguf = first_with_ending(directory, ".gguf"); !gguf.empty())
     message += "; to run the GGUF file there, give its path " + in_directory(directory, gguf);
   else if (const std::string other = first_with_ending(directory, ".safetensors"); !other.empty())
-    message += ", and without them " + octavo::quoted(other) + " cannot be placed; complete the download";
+    message += ", and without them " + in_quotes(other) + " cannot be placed; complete the download";
   else if (!first_with_ending(directory, ".bin").empty() || !first_with_ending(directory, ".pth").empty())
     message += "; PyTorch files are not read, convert them to safetensors";
   return Error(message, ErrorKind::not_found);
@@ -61,10 +61,10 @@ Result<std::vector<IndexedTensor>> read_index(const std::string& path) {
   std::vector<IndexedTensor> tensors;
   for (const auto& [name, shard] : map->items()) {
     if (!shard.is_string())
-      return Error(path + ": tensor " + octavo::quoted(name) + ": its file name must be a string");
+      return Error(path + ": tensor " + in_quotes(name) + ": its file name must be a string");
     const auto& file = shard.get_ref<const std::string&>();
     if (file.empty() || file.find('/') != std::string::npos || file.find('\0') != std::string::npos || file == "..")
-      return Error(path + ": tensor " + octavo::quoted(name) + ": " + octavo::quoted(file) +
+      return Error(path + ": tensor " + in_quotes(name) + ": " + in_quotes(file) +
                    " is not the name of a file beside the index");
     tensors.push_back({name, file});
   }
@@ -93,7 +93,7 @@ Result<std::vector<StoredTensor>> read_shards(const std::string& directory) {
     for (StoredTensor& tensor : file.tensors) {
       const auto [at, first] = shard_of.emplace(tensor.name, shard);
       if (!first)
-        return Error(directory + ": tensor " + octavo::quoted(tensor.name) + " is in both " + at->second + " and " +
+        return Error(directory + ": tensor " + in_quotes(tensor.name) + " is in both " + at->second + " and " +
                      shard);
       tensors.push_back(std::move(tensor));
     }
@@ -101,7 +101,7 @@ Result<std::vector<StoredTensor>> read_shards(const std::string& directory) {
   for (const IndexedTensor& tensor : index) {
     const auto at = shard_of.find(tensor.name);
     if (at == shard_of.end() || at->second != tensor.shard)
-      return Error(index_path + ": tensor " + octavo::quoted(tensor.name) + " is not in " + tensor.shard +
+      return Error(index_path + ": tensor " + in_quotes(tensor.name) + " is not in " + tensor.shard +
                    " as it says; index and shards do not belong together");
   }
   return tensors;

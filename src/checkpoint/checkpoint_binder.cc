@@ -36,7 +36,7 @@ bool is_scale_name(std::string_view name) {
 }
 
 Error tensor_error(const StoredTensor& tensor, const std::string& what, ErrorKind kind = ErrorKind::invalid) {
-  return Error(tensor.file + ": tensor " + octavo::quoted(tensor.name) + " " + what, kind);
+  return Error(tensor.file + ": tensor " + in_quotes(tensor.name) + " " + what, kind);
 }
 
 Status check_shape(const StoredTensor& tensor, const std::vector<std::int64_t>& expected) {
@@ -82,14 +82,14 @@ Result<const StoredTensor*> CheckpointBinder::State::require(const std::string& 
   if (const StoredTensor* tensor = use(name)) return tensor;
   const std::string in_file = file_name(name);
   if (in_file.empty())
-    return Error(checkpoint.path() + ": this kind of file has no place for tensor " + octavo::quoted(name));
-  std::string message = checkpoint.path() + ": tensor " + octavo::quoted(in_file) + " is missing";
+    return Error(checkpoint.path() + ": this kind of file has no place for tensor " + in_quotes(name));
+  std::string message = checkpoint.path() + ": tensor " + in_quotes(in_file) + " is missing";
   const std::string module = in_file.substr(0, in_file.rfind('.'));
   for (const auto& [suffix, scheme] :
        {std::pair(".weight_packed", "pack-quantized integers or nvfp4"), std::pair(".qweight", "AWQ or GPTQ"),
         std::pair(".weight_quantized", "integers")})
     if (checkpoint.find(module + suffix) != nullptr)
-      return Error(message + ", but " + octavo::quoted(module + suffix) +
+      return Error(message + ", but " + in_quotes(module + suffix) +
                        " is there: a quantization that is not supported (" + scheme + ")",
                    ErrorKind::unsupported);
   return Error(message + "; the checkpoint is not complete, or is of another family", ErrorKind::not_found);
@@ -98,7 +98,7 @@ Result<const StoredTensor*> CheckpointBinder::State::require(const std::string& 
 Result<std::int64_t> CheckpointBinder::State::paired_rows(const std::string& name, std::int64_t rows) const {
   const std::int64_t paired = names.paired_rows ? names.paired_rows(name) : 0;
   if (paired < 0 || paired % 2 != 0 || (paired > 0 && rows % paired != 0))
-    return Error(checkpoint.path() + ": " + octavo::quoted(name) + ": " + std::to_string(rows) +
+    return Error(checkpoint.path() + ": " + in_quotes(name) + ": " + std::to_string(rows) +
                  " rows are not whole heads of " + std::to_string(paired) + " paired rows");
   return paired;
 }
@@ -129,7 +129,7 @@ Status CheckpointBinder::State::add_scales(WeightPart& part, const PartRequest& 
   const StoredTensor* tensor = use(request.name + ".weight_scale");
   if (tensor == nullptr) tensor = use(request.name + ".weight_scale_inv");
   if (tensor == nullptr)
-    return Error(checkpoint.path() + ": tensor " + octavo::quoted(file_name(request.name + ".weight")) +
+    return Error(checkpoint.path() + ": tensor " + in_quotes(file_name(request.name + ".weight")) +
                      " is e4m3, but has no weight_scale or weight_scale_inv beside it",
                  ErrorKind::not_found);
   OCTAVO_TRY(const WeightScale whole, read_weight_scale(*tensor, request.out, in, quantization));
@@ -159,7 +159,7 @@ Result<WeightPart> CheckpointBinder::State::part(const PartRequest& request, std
                         "is " + std::string(dtype_info(tensor->dtype).name) +
                             ", but a weight must be f32, f16, bf16, e4m3 with a scale, q4_0, q4_1 or q8_0",
                         ErrorKind::unsupported);
-  const std::string where = tensor->file + ": tensor " + octavo::quoted(tensor->name);
+  const std::string where = tensor->file + ": tensor " + in_quotes(tensor->name);
   Range rows{0, request.out};
   Range cols{0, in};
   if (request.cut == Cut::rows) {
@@ -189,7 +189,7 @@ Status CheckpointBinder::State::append_vector(std::vector<float>& stacked, const
           *tensor, "holds " + std::to_string(whole[i]) + " at position " + std::to_string(i) + "; the file is damaged");
   Range rows{0, request.out};
   if (request.cut == Cut::rows) {
-    const std::string where = tensor->file + ": tensor " + octavo::quoted(tensor->name);
+    const std::string where = tensor->file + ": tensor " + in_quotes(tensor->name);
     OCTAVO_TRY(rows, cut_range(request.out, request.unit, rank, true).in(where));
   }
   OCTAVO_TRY(const std::int64_t paired, paired_rows(request.name, request.out));
@@ -250,8 +250,7 @@ Result<StoredScales> CheckpointBinder::kv_scales(const std::string& prefix, int 
   const auto cut = [&](std::vector<float>& heads) -> Status {
     if (heads.empty()) return {};
     const auto n = static_cast<std::int64_t>(heads.size());
-    OCTAVO_TRY(const Range share,
-               cut_range(n, 1, state_->rank, true).in("KV scales of " + octavo::quoted(file_prefix)));
+    OCTAVO_TRY(const Range share, cut_range(n, 1, state_->rank, true).in("KV scales of " + in_quotes(file_prefix)));
     heads = std::vector<float>(heads.begin() + share.begin, heads.begin() + share.end());
     return {};
   };
@@ -259,6 +258,17 @@ Result<StoredScales> CheckpointBinder::kv_scales(const std::string& prefix, int 
   OCTAVO_TRY(cut(scales.value));
   OCTAVO_TRY(cut(scales.query));
   return scales;
+}
+
+// "model.layers.31.mlp.up_proj.weight", "blk.31.ffn_up.weight": a tensor of a numbered layer.
+bool is_layer_tensor(std::string_view name) {
+  for (const std::string_view part : {"layers.", "blk."}) {
+    const std::size_t at = name.find(part);
+    if (at == std::string_view::npos || (at > 0 && name[at - 1] != '.')) continue;
+    const std::size_t digit = at + part.size();
+    if (digit < name.size() && name[digit] >= '0' && name[digit] <= '9') return true;
+  }
+  return false;
 }
 
 Status CheckpointBinder::finish() const {
@@ -284,6 +294,9 @@ Status CheckpointBinder::finish() const {
       return tensor_error(tensor, "is a zero point that is not zero: asymmetric quantization is not supported",
                           ErrorKind::unsupported);
     }
+    if (is_layer_tensor(tensor.name))
+      return tensor_error(tensor,
+                          "is of a layer, but this model has no use for it: the config and the weights disagree");
     unread.push_back(tensor.name);
   }
   if (unread.empty()) return {};

@@ -290,6 +290,8 @@ TEST(CheckpointBinder, FinishRefusesStrays) {
   expect_error(finish(floats("w.weight_zero_point", {2}, {0, 1})), {"\"w.weight_zero_point\"", "not zero"});
   expect_error(finish(one("layers.9.attn.k_scale")),
                {"\"layers.9.attn.k_scale\" is a scale tensor that belongs to no layer"});
+  for (const char* name : {"layers.9.mlp.up_proj.weight", "model.layers.0.extra.bias", "blk.30.ffn_up.weight"})
+    expect_error(finish(one(name)), {"\"" + std::string(name) + "\" is of a layer", "disagree"});
   for (const char* name :
        {"w.weight_scale", "w.weight_scale_inv", "w.input_scale", "attn.z_scale", "w.output_scale", "w.weight_scale_2"})
     expect_error(finish(one(name)), {"\"" + std::string(name) + "\" is a scale tensor that nothing uses"});

@@ -84,7 +84,7 @@ Result<std::vector<TensorRecord>> read_records(GgufReader& reader, std::uint64_t
   for (std::size_t i = 0; i < records.size(); ++i) {
     TensorRecord& record = records[i];
     OCTAVO_TRY(record.tensor.name, reader.string().in("name of tensor " + std::to_string(i)));
-    const std::string what = "tensor " + quoted(record.tensor.name);
+    const std::string what = "tensor " + in_quotes(record.tensor.name);
     if (!seen.insert(record.tensor.name).second) return Error(what + " appears twice");
     OCTAVO_TRY(read_shape_and_place(reader, record).in(what));
   }
@@ -105,7 +105,7 @@ Result<std::uint64_t> data_start(const GgufReader& reader, std::int64_t alignmen
 
 Status place_records(std::vector<TensorRecord>& records, std::span<const std::byte> data, std::uint64_t alignment) {
   for (TensorRecord& record : records) {
-    const std::string what = "tensor " + quoted(record.tensor.name);
+    const std::string what = "tensor " + in_quotes(record.tensor.name);
     if (record.offset % alignment != 0)
       return Error(what + ": its offset " + std::to_string(record.offset) + " is no multiple of the alignment " +
                    std::to_string(alignment));
@@ -121,7 +121,7 @@ Status place_records(std::vector<TensorRecord>& records, std::span<const std::by
   std::sort(sorted.begin(), sorted.end(), [](const auto* a, const auto* b) { return a->offset < b->offset; });
   for (std::size_t i = 1; i < sorted.size(); ++i)
     if (sorted[i]->offset < sorted[i - 1]->offset + static_cast<std::uint64_t>(sorted[i - 1]->bytes))
-      return Error("tensors " + quoted(sorted[i - 1]->tensor.name) + " and " + quoted(sorted[i]->tensor.name) +
+      return Error("tensors " + in_quotes(sorted[i - 1]->tensor.name) + " and " + in_quotes(sorted[i]->tensor.name) +
                    " overlap");
   return {};
 }
@@ -138,7 +138,7 @@ Result<std::optional<T>> find_typed(const std::map<std::string, GgufValue>& meta
   const auto it = metadata.find(key);
   if (it == metadata.end()) return std::optional<T>();
   if (const T* value = std::get_if<T>(&it->second)) return std::optional<T>(*value);
-  return Error("GGUF key " + quoted(key) + " must be " + expected + ", but has another type");
+  return Error("GGUF key " + in_quotes(key) + " must be " + expected + ", but has another type");
 }
 
 }  // namespace
@@ -159,7 +159,7 @@ Result<GgufFile> GgufFile::parse(std::span<const std::byte> bytes, std::shared_p
   file.version_ = header.version;
   for (std::uint64_t i = 0; i < header.num_keys; ++i) {
     OCTAVO_TRY(const std::string key, reader.string().in(path + ": name of key " + std::to_string(i)));
-    const std::string where = path + ": key " + quoted(key);
+    const std::string where = path + ": key " + in_quotes(key);
     OCTAVO_TRY(const auto type, reader.number<std::uint32_t>().in(where));
     OCTAVO_TRY(GgufValue value, reader.value(type).in(where));
     if (!file.metadata_.emplace(key, std::move(value)).second) return Error(where + " appears twice");
@@ -185,7 +185,7 @@ Result<std::optional<std::int64_t>> GgufFile::find_int(const std::string& key) c
 Result<std::optional<double>> GgufFile::find_number(const std::string& key) const {
   if (const auto* whole = find_list<std::int64_t>(metadata_, key)) return std::optional(static_cast<double>(*whole));
   OCTAVO_TRY(const auto number, find_typed<double>(metadata_, key, "a number"));
-  if (number && !std::isfinite(*number)) return Error("GGUF key " + quoted(key) + " must be a finite number");
+  if (number && !std::isfinite(*number)) return Error("GGUF key " + in_quotes(key) + " must be a finite number");
   return number;
 }
 

@@ -47,7 +47,7 @@ Result<std::string> find_snapshot(const std::string& repository) {
     OCTAVO_TRY(const std::string content, read_file(reference));
     const std::string revision(trim(content));
     if (!is_plain_name(revision))
-      return Error(reference + ": " + octavo::quoted(revision.substr(0, 80)) + " is not a revision");
+      return Error(reference + ": " + in_quotes(revision.substr(0, 80)) + " is not a revision");
     const std::string snapshot = repository + "/snapshots/" + revision;
     if (directory_exists(snapshot)) return snapshot;
     return Error(snapshot + ": the revision that refs/main names is not in the cache; download the model again",
@@ -66,13 +66,13 @@ Result<std::string> resolve_model_path(const std::string& model, const HubCache&
   if (model.empty()) return Error("the model's name is empty");
   if (model.find('\0') != std::string::npos) return Error("the model's name holds a NUL byte");
   if (directory_exists(model) || file_exists(model)) return model;
-  std::string message = "model " + octavo::quoted(model) + " was not found: there is no such directory or .gguf file";
+  std::string message = "model " + in_quotes(model) + " was not found: there is no such directory or .gguf file";
   const std::string folder = hub_folder(model);
   if (!folder.empty() && cache.hub_directory.empty())
     message += ", and no Hugging Face cache is known (HF_HUB_CACHE, HF_HOME and HOME are not set)";
   if (!folder.empty() && !cache.hub_directory.empty()) {
     const std::string repository = cache.hub_directory + "/" + folder;
-    if (directory_exists(repository)) return find_snapshot(repository).in("model " + octavo::quoted(model));
+    if (directory_exists(repository)) return find_snapshot(repository).in("model " + in_quotes(model));
     message += ", and the Hugging Face cache has no " + repository;
   }
   return Error(message + ". Nothing is downloaded: give a path, or download the model first", ErrorKind::not_found);

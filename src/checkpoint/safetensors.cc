@@ -60,7 +60,7 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
 
   bool string(std::string& text) override {
     if (place_ == Place::metadata)
-      return metadata.emplace(field_, text).second || fail(octavo::quoted(field_) + " appears twice");
+      return metadata.emplace(field_, text).second || fail(in_quotes(field_) + " appears twice");
     if (place_ != Place::tensor || field_ != "dtype" || entries.back().dtype) return unexpected("a string");
     entries.back().dtype = text;
     return true;
@@ -81,15 +81,15 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
   bool number_unsigned(std::uint64_t value) override {
     if (place_ != Place::numbers) return unexpected("a number");
     if (value > static_cast<std::uint64_t>(INT64_MAX))
-      return fail(octavo::quoted(field_) + " holds a number above 2^63 - 1");
-    if (numbers_->size() >= kMaxStoredRank) return fail(octavo::quoted(field_) + " holds more than 8 numbers");
+      return fail(in_quotes(field_) + " holds a number above 2^63 - 1");
+    if (numbers_->size() >= kMaxStoredRank) return fail(in_quotes(field_) + " holds more than 8 numbers");
     numbers_->push_back(static_cast<std::int64_t>(value));
     return true;
   }
 
-  bool number_integer(std::int64_t) override { return fail(octavo::quoted(field_) + " holds a negative number"); }
+  bool number_integer(std::int64_t) override { return fail(in_quotes(field_) + " holds a negative number"); }
   bool number_float(double, const std::string&) override {
-    return fail(octavo::quoted(field_) + " holds no whole number of 64 bits");
+    return fail(in_quotes(field_) + " holds no whole number of 64 bits");
   }
   bool null() override { return unexpected("null"); }
   bool boolean(bool) override { return unexpected("true or false"); }
@@ -108,11 +108,11 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool fail(const std::string& what) {
-    failure = "in its header, " + (name_.empty() ? std::string() : "tensor " + octavo::quoted(name_) + ": ") + what;
+    failure = "in its header, " + (name_.empty() ? std::string() : "tensor " + in_quotes(name_) + ": ") + what;
     return false;
   }
   bool unexpected(const std::string& what) {
-    return fail("unexpected " + what + (field_.empty() ? std::string() : " at " + octavo::quoted(field_)));
+    return fail("unexpected " + what + (field_.empty() ? std::string() : " at " + in_quotes(field_)));
   }
 
   Place place_ = Place::outside;
@@ -144,10 +144,10 @@ Status check_layout(const std::vector<Entry>& entries, std::int64_t data_bytes) 
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const std::vector<std::int64_t>& offsets = *entries[i].offsets;
     if (offsets[0] < end)
-      return Error("tensors " + octavo::quoted(entries[i - 1].name) + " and " + octavo::quoted(entries[i].name) +
+      return Error("tensors " + in_quotes(entries[i - 1].name) + " and " + in_quotes(entries[i].name) +
                    " overlap");
     if (offsets[0] > end)
-      return Error(std::to_string(offsets[0] - end) + " bytes before tensor " + octavo::quoted(entries[i].name) +
+      return Error(std::to_string(offsets[0] - end) + " bytes before tensor " + in_quotes(entries[i].name) +
                    " belong to no tensor");
     end = offsets[1];
   }
@@ -161,7 +161,7 @@ Result<StoredTensor> locate(const Entry& entry, std::span<const std::byte> data)
   tensor.name = entry.name;
   tensor.shape = *entry.shape;
   const std::optional<DType> dtype = dtype_of_safetensors(*entry.dtype);
-  if (!dtype) return Error("dtype " + octavo::quoted(*entry.dtype) + " is not supported", ErrorKind::unsupported);
+  if (!dtype) return Error("dtype " + in_quotes(*entry.dtype) + " is not supported", ErrorKind::unsupported);
   tensor.dtype = *dtype;
   const std::int64_t begin = (*entry.offsets)[0];
   const std::int64_t end = (*entry.offsets)[1];
@@ -188,7 +188,7 @@ Result<SafetensorsFile> parse(std::span<const std::byte> bytes) {
   std::sort(events.entries.begin(), events.entries.end(),
             [](const Entry& a, const Entry& b) { return *a.offsets < *b.offsets; });
   for (const Entry& entry : events.entries) {
-    OCTAVO_TRY(StoredTensor tensor, locate(entry, data).in("tensor " + octavo::quoted(entry.name)));
+    OCTAVO_TRY(StoredTensor tensor, locate(entry, data).in("tensor " + in_quotes(entry.name)));
     file.tensors.push_back(std::move(tensor));
   }
   OCTAVO_TRY(check_layout(events.entries, static_cast<std::int64_t>(data.size())));

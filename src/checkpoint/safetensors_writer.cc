@@ -16,7 +16,7 @@ namespace {
 
 // A name as a JSON string. Invalid UTF-8 would make a file that nobody can open again.
 Result<std::string> json_string(std::string_view text) {
-  if (find_invalid_utf8(text) != std::string_view::npos) return Error(octavo::quoted(text) + " is not valid UTF-8");
+  if (find_invalid_utf8(text) != std::string_view::npos) return Error(in_quotes(text) + " is not valid UTF-8");
   return to_text(Json(text));
 }
 
@@ -49,7 +49,7 @@ Result<std::string> make_header(const std::vector<StoredTensor>& tensors,
   std::int64_t offset = 0;
   std::unordered_set<std::string_view> names{"__metadata__"};
   for (const StoredTensor& tensor : tensors) {
-    const std::string what = "tensor " + octavo::quoted(tensor.name);
+    const std::string what = "tensor " + in_quotes(tensor.name);
     if (!names.insert(tensor.name).second) return Error(what + " would be written twice");
     OCTAVO_TRY(const std::string entry, header_entry(tensor, offset).in(what));
     header += (header.size() == 1 ? "" : ",") + entry;

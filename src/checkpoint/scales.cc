@@ -39,7 +39,7 @@ struct Found {
 };
 
 Error bad_scale(const StoredTensor& tensor, const std::string& what) {
-  return Error(tensor.file + ": KV scale " + octavo::quoted(tensor.name) + " " + what);
+  return Error(tensor.file + ": KV scale " + in_quotes(tensor.name) + " " + what);
 }
 
 // The tensor's scales, one a head; `per_head` is set if it has more than one or is shaped like heads.
@@ -67,8 +67,8 @@ Status take(const StoredTensor& tensor, int heads, bool& per_head, Found& field)
     return {};
   }
   if (field.scales == scales) return {};
-  return bad_scale(
-      tensor, "and " + octavo::quoted(field.name) + " give two different values for one thing; remove one of them");
+  return bad_scale(tensor,
+                   "and " + in_quotes(field.name) + " give two different values for one thing; remove one of them");
 }
 
 }  // namespace

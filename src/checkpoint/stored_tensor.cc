@@ -66,7 +66,7 @@ Result<std::vector<float>> read_floats(const StoredTensor& tensor) {
       convert<std::uint8_t>(tensor, numbers, f32_from_e8m0);
       return numbers;
     default:
-      return Error(tensor.file + ": tensor " + quoted(tensor.name) + " is " +
+      return Error(tensor.file + ": tensor " + in_quotes(tensor.name) + " is " +
                        std::string(dtype_info(tensor.dtype).name) + ", but must be f32, f16 or bf16",
                    ErrorKind::unsupported);
   }

@@ -11,7 +11,7 @@ namespace {
 std::int64_t blocks(std::int64_t n, std::int64_t block) { return (n + block - 1) / block; }
 
 Error bad_scale(const StoredTensor& tensor, const std::string& what) {
-  return Error(tensor.file + ": scale " + octavo::quoted(tensor.name) + " " + what);
+  return Error(tensor.file + ": scale " + in_quotes(tensor.name) + " " + what);
 }
 
 Result<std::vector<float>> read_positive(const StoredTensor& tensor) {

@@ -59,7 +59,16 @@ Result<Buffer> CpuDevice::allocate(std::size_t bytes, const std::string& purpose
 }
 
 void CpuDevice::fill_zero(std::byte* data, std::size_t bytes) {
-  if (bytes > 0) std::memset(data, 0, bytes);
+  // Whole pages of private memory are given back to the kernel, which hands them out zeroed when they are touched.
+  const std::size_t begin = reinterpret_cast<std::uintptr_t>(data);
+  const std::size_t first = round_up(begin, kHugePage);
+  const std::size_t last = (begin + bytes) / kHugePage * kHugePage;
+  if (first < last && madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED) == 0) {
+    std::memset(data, 0, first - begin);
+    std::memset(reinterpret_cast<void*>(last), 0, begin + bytes - last);
+  } else if (bytes > 0) {
+    std::memset(data, 0, bytes);
+  }
 }
 
 Result<Buffer> CpuDevice::adopt(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,

@@ -32,7 +32,7 @@ Result<Isa> parse_isa(std::string_view name) {
   if (name == "auto") return best_isa();
   for (const Isa isa : {Isa::plain, Isa::avx2, Isa::avx512, Isa::amx})
     if (name == name_of(isa)) return isa;
-  return Error("there is no instruction set '" + std::string(name) + "'; choose auto, plain, avx2 or avx512");
+  return Error("there is no instruction set '" + std::string(name) + "'; choose auto, plain, avx2, avx512 or amx");
 }
 
 }  // namespace octavo::cpu

@@ -3,7 +3,7 @@
 // Where that leaves a choice: a NaN logit counts as -inf. Among equal logits the lower id is the better one, so top-k
 // keeps exactly k. top-p keeps the best tokens until their share reaches p, the one that reaches it included. The draw
 // walks the kept tokens by id. If every token is banned, the bans are void: the best token of the unchanged logits is
-// taken.
+// taken. If those are nothing but -inf and NaN, the model is broken and there is no token: -1.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -135,7 +135,9 @@ std::int32_t sample_row(const SampleArgs& args, const SampleRow& row, const floa
     logits = changed.data();
   }
   std::int32_t best = argmax(logits, vocab);
-  if (!(logits[best] > kBanned)) return argmax(unchanged, vocab);
+  if (!(logits[best] > kBanned)) best = argmax(unchanged, vocab);
+  if (!(unchanged[best] > kBanned)) return -1;
+  if (!(logits[best] > kBanned)) return best;
   if (row.temperature <= 0.0f) return best;
   std::vector<Candidate> candidates = candidates_of(row, logits, vocab, logits[best]);
   if (row.top_k > 0) keep_share(candidates, row.top_k, Measure::count);

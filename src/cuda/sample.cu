@@ -170,7 +170,8 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(Rows<const float> logi
   const std::uint64_t best = best_below(used, vocab, ~std::uint64_t{0});
   std::uint32_t token = id_of(best);
   if (static_cast<std::uint32_t>(best >> 32) <= kBannedOrder) {  // every token is banned: the bans are void
-    token = id_of(best_below(unchanged, vocab, ~std::uint64_t{0}));
+    const std::uint64_t unbanned = best_below(unchanged, vocab, ~std::uint64_t{0});
+    token = static_cast<std::uint32_t>(unbanned >> 32) <= kBannedOrder ? ~std::uint32_t{0} : id_of(unbanned);
   } else if (row.temperature > 0.0f) {
     const float max = logit_of(static_cast<std::uint32_t>(best >> 32));
     token = draw(row, {.max = max, .inverse_temperature = 1.0f / row.temperature, .min_p = row.min_p}, used, vocab);

@@ -1,6 +1,7 @@
 #include "engine/local_engine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <new>
 #include <utility>
 
@@ -15,6 +16,15 @@ namespace {
 
 // Rows of logits beyond one a sequence that a step has memory for: prompt logprobs come in chunks of at least this.
 constexpr int kSpareRows = 64;
+
+// A damaged weight must not pass for an answer.
+Status check_finite(const std::vector<float>& logits, int vocab, int first_row) {
+  const auto bad = std::find_if(logits.begin(), logits.end(), [](float x) { return !std::isfinite(x); });
+  if (bad == logits.end()) return {};
+  const std::int64_t position = first_row + (bad - logits.begin()) / vocab;
+  return Error("the logits of position " + std::to_string(position) +
+               " are not finite: the checkpoint's weights hold NaN or infinity, or overflow");
+}
 
 class LocalEngine final : public Engine {
  public:
@@ -142,6 +152,7 @@ Result<std::vector<float>> LocalEngine::logits(const std::vector<std::int32_t>& 
     item.needs_rows = std::min(config_.max_num_batched_tokens, sequence->size() - first_row);
     OCTAVO_TRY(inbox_.put(std::move(item)));
     OCTAVO_TRY(sequence->job->wait());
+    OCTAVO_TRY(check_finite(sequence->job->logits, spec().vocab, first_row));
     return std::move(sequence->job->logits);
   } catch (const std::bad_alloc&) {
     return Error("not enough memory for the logits of " + std::to_string(ids.size()) + " tokens", ErrorKind::exhausted);

@@ -20,8 +20,8 @@ struct TemplateAsset {
   OrderedJson special;  // bos_token, eos_token, ... as the template's variables
   std::string source;   // "tokenizer_config.json", "tokenizer.chat_template (GGUF)", "--chat-template FILE"
 };
-// override_path: --chat-template (a file or the template itself), or empty. An error when there is no template, naming where it was looked
-// for.
+// override_path: --chat-template (a file or the template itself), or empty. An error when there is no template, naming
+// where it was looked for.
 Result<TemplateAsset> load_chat_template(const Checkpoint& checkpoint, const std::string& override_path);
 
 }  // namespace octavo

@@ -18,7 +18,7 @@ std::optional<KvElem> elem_from_name(std::string_view name) {
 
 Error unknown_dtype(std::string_view text, const std::string& why) {
   return Error(
-      "--kv-cache-dtype " + quoted(text) + ": " + why +
+      "--kv-cache-dtype " + in_quotes(text) + ": " + why +
       "; accepted are auto, bfloat16 (bf16), float32, fp8 (fp8_e4m3), fp8_e5m2, int8, or a pair K:V such as int8:fp8");
 }
 
@@ -73,7 +73,7 @@ Result<KvCacheChoice> parse_kv_cache_dtype(std::string_view text) {
   for (const std::string_view name : {key, value}) {
     if (name == "auto") return unknown_dtype(text, "auto stands alone, a pair names both kinds");
     if (name.empty()) return unknown_dtype(text, "a kind is missing");
-    if (!elem_from_name(name)) return unknown_dtype(text, "there is no kind " + quoted(name));
+    if (!elem_from_name(name)) return unknown_dtype(text, "there is no kind " + in_quotes(name));
   }
   choice.key = *elem_from_name(key);
   choice.value = *elem_from_name(value);

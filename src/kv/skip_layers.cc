@@ -10,7 +10,7 @@ namespace octavo {
 namespace {
 
 Error refused(std::string_view piece, const std::string& why) {
-  return Error("--kv-cache-dtype-skip-layers " + quoted(piece) + ": " + why);
+  return Error("--kv-cache-dtype-skip-layers " + in_quotes(piece) + ": " + why);
 }
 
 std::string kinds_that_exist(std::span<const std::string> layer_kinds) {
@@ -30,7 +30,7 @@ Result<std::size_t> parse_index(std::string_view text, std::string_view piece,
                                 std::span<const std::string> layer_kinds) {
   const auto count = static_cast<std::int64_t>(layer_kinds.size());
   const auto index = parse_int(text);
-  if (!index) return refused(piece, quoted(text) + " is no layer; " + what_exists(layer_kinds));
+  if (!index) return refused(piece, in_quotes(text) + " is no layer; " + what_exists(layer_kinds));
   if (*index < -count || *index >= count)
     return refused(piece, "there is no layer " + std::to_string(*index) + "; " + what_exists(layer_kinds));
   return static_cast<std::size_t>(*index < 0 ? *index + count : *index);

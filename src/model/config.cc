@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/log.h"
+
 namespace octavo {
 namespace {
 
@@ -23,7 +25,9 @@ Status add_ids(const Json& config, const char* key, std::vector<std::int32_t>& i
 }
 
 // Rope keys of the config move aside, so that an override in either spelling says everything but theta.
-void replace_rope(Json& config, const Json& rope) {
+Status replace_rope(Json& config, const Json& rope) {
+  if (find_member(rope, "rope_type") == nullptr && find_member(rope, "type") == nullptr)
+    return Error("the rope given by flag needs \"rope_type\": " + to_text(rope));
   Json merged = Json::object();
   if (const Json* theta = find_member(config, "rope_theta")) merged["rope_theta"] = *theta;
   if (const Json* before = find_member(config, "rope_parameters"))
@@ -31,6 +35,7 @@ void replace_rope(Json& config, const Json& rope) {
   merged.update(rope);
   config.erase("rope_scaling");
   config["rope_parameters"] = std::move(merged);
+  return {};
 }
 
 }  // namespace
@@ -62,15 +67,19 @@ Result<Json> apply_overrides(Json config, const ConfigOverrides& overrides) {
   if (!overrides.hf_overrides.is_null() && !overrides.hf_overrides.is_object())
     return Error("--hf-overrides must be a JSON object, but is " + to_text(overrides.hf_overrides));
   for (const auto& [key, value] : overrides.hf_overrides.items()) {
-    if ((key == "rope_scaling" || key == "rope_parameters") && value.is_object())
-      replace_rope(config, value);
-    else
-      config[key] = value;
+    if ((key == "rope_scaling" || key == "rope_parameters") && value.is_object()) {
+      OCTAVO_TRY(replace_rope(config, value).in("--hf-overrides"));
+      continue;
+    }
+    if (!config.contains(key)) log::warn("--hf-overrides adds a key that the config does not have", {{"key", key}});
+    if (key == "rope_theta" && find_member(config, "rope_parameters") != nullptr)
+      config["rope_parameters"][key] = value;
+    config[key] = value;
   }
   if (!overrides.rope_scaling.is_null()) {
     if (!overrides.rope_scaling.is_object())
       return Error("--rope-scaling must be a JSON object, but is " + to_text(overrides.rope_scaling));
-    replace_rope(config, overrides.rope_scaling);
+    OCTAVO_TRY(replace_rope(config, overrides.rope_scaling).in("--rope-scaling"));
   }
   return config;
 }

@@ -78,6 +78,21 @@ TEST_F(Families, OverridesReachRopeInEitherSpelling) {
   }
 }
 
+TEST_F(Families, OverridesAreNeverIgnored) {
+  ConfigOverrides theta;
+  theta.hf_overrides = {{"rope_theta", 5.0}};
+  const auto model = with("rope_parameters", Json{{"rope_theta", 10000.0}, {"rope_type", "default"}}, theta);
+  ASSERT_TRUE(model) << model.error().message();
+  EXPECT_EQ((*model)->spec().rope, "default theta=5");
+
+  ConfigOverrides kindless;
+  kindless.rope_scaling = {{"factor", 2.0}};
+  const auto refused = with("head_dim", 32, kindless);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message().find("--rope-scaling: the rope given by flag needs \"rope_type\""),
+            std::string::npos);
+}
+
 TEST_F(Families, QwenSlidesOnlyWhenTold) {
   Json config = Json::parse(kConfig);
   config["architectures"] = {"Qwen3ForCausalLM"};
@@ -111,6 +126,7 @@ TEST_F(Families, RefusesByName) {
   contains("eos_token_id", "two", "\"eos_token_id\" must be a token id");
   contains("rope_theta", nullptr, "accepted");
   contains("rope_scaling", Json{{"rope_type", "dynamic"}}, "rope type \"dynamic\" is not supported");
+  contains("rope_parameters", Json{{"rope_type", "default"}}, "accepted");
   contains("vocab_size", 99999999999, "between 1 and");
   contains("rms_norm_eps", "tiny", "\"rms_norm_eps\" must be a finite number");
 }

@@ -105,6 +105,8 @@ Result<RopeConfig> read_rope(const Json& config, int max_positions, double defau
   Json rope = Json::object();
   if (const Json* theta = find_member(config, "rope_theta")) rope["rope_theta"] = *theta;
   if (const Json* partial = find_member(config, "partial_rotary_factor")) rope["partial_rotary_factor"] = *partial;
+  if (find_member(config, "rope_scaling") != nullptr && find_member(config, "rope_parameters") != nullptr)
+    return Error("\"rope_scaling\" and \"rope_parameters\" are both there: which rope is meant cannot be told");
   for (const char* key : {"rope_scaling", "rope_parameters"})
     if (const Json* found = find_member(config, key)) {
       if (!found->is_object())

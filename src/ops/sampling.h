@@ -2,7 +2,7 @@
 //
 // Order of the steps, as vLLM's: logit bias (min_tokens' ban too), penalties (repetition, then frequency and presence),
 // temperature, min-p, top-k, top-p, draw. temperature 0 is the argmax. Ties go to the lowest id, in top-k too; NaN counts
-// as -inf; if every token is banned, the bans are void. The draw walks the kept tokens by id with a number in [0, 1)
+// as -inf; if every token is banned, the bans are void; a row without one number above -inf gives -1. The draw walks the kept tokens by id with a number in [0, 1)
 // made from (seed, position) alone, so a seeded request repeats whatever else is in the batch.
 #pragma once
 

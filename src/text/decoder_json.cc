@@ -12,7 +12,7 @@ constexpr int kMaxDepth = 8;  // of sequences inside sequences
 constexpr std::int64_t kMaxStrip = 1024;
 
 Error refused(const std::string& type, const std::string& why) {
-  return Error("the decoder " + octavo::quoted(type) + " " + why, ErrorKind::unsupported);
+  return Error("the decoder " + in_quotes(type) + " " + why, ErrorKind::unsupported);
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ Status TextNormalizer::add_json(const Json& normalizer, int depth) {
     return add(Replace{std::move(pattern.literal), std::move(pattern.regex), std::move(content)}), Status();
   }
   if (type != "Sequence")
-    return Error("the normalizer " + octavo::quoted(type) +
+    return Error("the normalizer " + in_quotes(type) +
                      " is not supported (NFC, NFD, NFKC, NFKD, Prepend, Replace, Sequence are)",
                  ErrorKind::unsupported);
   const Json* parts = find_member(normalizer, "normalizers");
@@ -103,11 +103,11 @@ std::string TextNormalizer::description() const {
   std::vector<std::string> names;
   for (const Step& step : steps_) {
     if (step.form) names.emplace_back(form_name(step.form->form));
-    if (step.prepend) names.push_back("prepends " + octavo::quoted(step.prepend->text));
+    if (step.prepend) names.push_back("prepends " + in_quotes(step.prepend->text));
     if (step.replace)
       names.push_back(step.replace->regex ? "replaces by expression"
-                                          : octavo::quoted(step.replace->literal) + " becomes " +
-                                                octavo::quoted(step.replace->content));
+                                          : in_quotes(step.replace->literal) + " becomes " +
+                                                in_quotes(step.replace->content));
   }
   return join(names, ", ");
 }

@@ -14,7 +14,7 @@ constexpr int kMaxDepth = 8;  // of sequences inside sequences
 Result<std::vector<std::int32_t>> ids_of(const Json* known, const std::string& name) {
   const Json* token = known == nullptr ? nullptr : find_member(*known, name);
   const Json* list = token == nullptr ? nullptr : find_member(*token, "ids");
-  const Error error("post_processor TemplateProcessing has no ids for its special token " + octavo::quoted(name));
+  const Error error("post_processor TemplateProcessing has no ids for its special token " + in_quotes(name));
   if (list == nullptr || !list->is_array()) return error;
   std::vector<std::int32_t> ids;
   for (const Json& id : *list) {
@@ -62,7 +62,7 @@ Status apply(const Json& json, PostProcessor& result, int depth) {
     return {};
   }
   if (type != "Sequence")
-    return Error("the post_processor " + octavo::quoted(type) +
+    return Error("the post_processor " + in_quotes(type) +
                      " is not supported (TemplateProcessing, ByteLevel, Sequence are)",
                  ErrorKind::unsupported);
   const Json* parts = find_member(json, "processors");

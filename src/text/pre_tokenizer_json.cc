@@ -35,7 +35,7 @@ Result<Step> read_split(const Json& json) {
     step.behavior = value;
     return step;
   }
-  return Error("pre-tokenizer Split has the unknown behavior " + octavo::quoted(behavior));
+  return Error("pre-tokenizer Split has the unknown behavior " + in_quotes(behavior));
 }
 
 Result<Step> read_byte_level(const Json& json) {
@@ -63,7 +63,7 @@ Result<Step> read_metaspace(const Json& json) {
   step.prefix = add_prefix.value_or(true) ? PrefixRule::always : PrefixRule::never;
   if (!scheme) return step;
   if (*scheme != "always" && *scheme != "first" && *scheme != "never")
-    return Error("pre-tokenizer Metaspace has the unknown prepend_scheme " + octavo::quoted(*scheme));
+    return Error("pre-tokenizer Metaspace has the unknown prepend_scheme " + in_quotes(*scheme));
   step.prefix = *scheme == "always" ? PrefixRule::always : *scheme == "first" ? PrefixRule::first : PrefixRule::never;
   return step;
 }
@@ -96,7 +96,7 @@ Status PreTokenizer::add_json(const Json& json, int depth) {
   if (steps_.size() == kMaxSteps)
     return Error("the pre-tokenizer has more than " + std::to_string(kMaxSteps) + " steps");
   if (byte_level_)
-    return Error("the pre-tokenizer " + octavo::quoted(type) + " stands behind ByteLevel, which is not supported",
+    return Error("the pre-tokenizer " + in_quotes(type) + " stands behind ByteLevel, which is not supported",
                  ErrorKind::unsupported);
   if (type == "Split") {
     OCTAVO_TRY(Step step, read_split(json));
@@ -112,7 +112,7 @@ Status PreTokenizer::add_json(const Json& json, int depth) {
     OCTAVO_TRY(Step step, read_digits(json));
     steps_.push_back(std::move(step));
   } else {
-    return Error("the pre-tokenizer " + octavo::quoted(type) +
+    return Error("the pre-tokenizer " + in_quotes(type) +
                      " is not supported (Split, ByteLevel, Digits, Metaspace, Sequence are)",
                  ErrorKind::unsupported);
   }

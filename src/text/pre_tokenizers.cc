@@ -55,7 +55,7 @@ Result<NamedPreTokenizer> find_pre_tokenizer(std::string_view name) {
     if (std::find(known.names.begin(), known.names.end(), name) != known.names.end()) return std::move(known);
     names.emplace_back(known.names.front());
   }
-  return Error("the pre-tokenizer " + quoted(name) + " is not supported (" + join(names, ", ") + " are)",
+  return Error("the pre-tokenizer " + in_quotes(name) + " is not supported (" + join(names, ", ") + " are)",
                ErrorKind::unsupported);
 }
 
@@ -63,7 +63,7 @@ Result<VocabularyKind> find_vocabulary_kind(std::string_view model) {
   if (model == "gpt2") return VocabularyKind::merged_bytes;
   if (model == "llama") return VocabularyKind::scored_characters;
   if (model == "gemma4") return VocabularyKind::merged_characters;
-  return Error("the tokenizer model " + quoted(model) + " is not supported (gpt2, llama, gemma4 are)",
+  return Error("the tokenizer model " + in_quotes(model) + " is not supported (gpt2, llama, gemma4 are)",
                ErrorKind::unsupported);
 }
 

@@ -39,7 +39,7 @@ struct Regex::Code {
 Result<Regex> Regex::compile(std::string_view pattern) {
   if (pattern.size() > kMaxPatternBytes) return Error("a regular expression is longer than 64 KiB");
   if (find_invalid_utf8(pattern) != std::string_view::npos)
-    return Error("the regular expression " + quoted(pattern) + " is not valid UTF-8");
+    return Error("the regular expression " + in_quotes(pattern) + " is not valid UTF-8");
   OCTAVO_TRY(const std::string translated, translate_regex(pattern));
   int error = 0;
   PCRE2_SIZE offset = 0;
@@ -47,7 +47,7 @@ Result<Regex> Regex::compile(std::string_view pattern) {
       pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
                     PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
   if (code == nullptr)
-    return Error("the regular expression " + quoted(pattern) + " does not compile: " + pcre2_message(error));
+    return Error("the regular expression " + in_quotes(pattern) + " does not compile: " + pcre2_message(error));
   return Regex(std::make_shared<const Code>(code));
 }
 

@@ -50,12 +50,12 @@ class Translator {
  private:
   Error refused(std::string_view what) const {
     return Error(
-        "the regular expression " + quoted(pattern_) + " uses " + std::string(what) + ", which is not supported",
+        "the regular expression " + in_quotes(pattern_) + " uses " + std::string(what) + ", which is not supported",
         ErrorKind::unsupported);
   }
 
   Result<std::string> escape(bool in_class) {
-    if (at_ + 1 == pattern_.size()) return Error("the regular expression " + quoted(pattern_) + " ends in a backslash");
+    if (at_ + 1 == pattern_.size()) return Error("the regular expression " + in_quotes(pattern_) + " ends in a backslash");
     const char letter = pattern_[at_ + 1];
     for (const Shorthand& s : kShorthands) {
       const bool negated = letter == s.letter - 'a' + 'A';
@@ -105,7 +105,7 @@ class Translator {
         ++at_;
       }
     }
-    return Error("the regular expression " + quoted(pattern_) + " has a class without an end");
+    return Error("the regular expression " + in_quotes(pattern_) + " has a class without an end");
   }
 
   Result<std::string> whole_class() {
@@ -120,10 +120,10 @@ class Translator {
     // [A&&[^B]]: everything that is neither outside A nor in B. Needs A's complement, so A must be whole categories.
     const auto outside = complement(inside);
     if (negated || !outside || !pattern_.substr(at_).starts_with("&&[^"))
-      return refused("the class " + quoted(pattern_.substr(start, 40)));
+      return refused("the class " + in_quotes(pattern_.substr(start, 40)));
     at_ += 4;
     OCTAVO_TRY(std::string removed, members());
-    if (!pattern_.substr(at_).starts_with("]]")) return refused("the class " + quoted(pattern_.substr(start, 40)));
+    if (!pattern_.substr(at_).starts_with("]]")) return refused("the class " + in_quotes(pattern_.substr(start, 40)));
     at_ += 2;
     return "[^" + *outside + removed + "]";
   }

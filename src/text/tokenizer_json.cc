@@ -13,13 +13,13 @@ namespace {
 
 Result<int> read_id(const Json& value, const std::string& token) {
   if (!value.is_number_integer())
-    return Error("the id of token " + octavo::quoted(token) + " is " + to_text(value).substr(0, 40) +
+    return Error("the id of token " + in_quotes(token) + " is " + to_text(value).substr(0, 40) +
                  ", not a whole number");
   const std::int64_t id = value.is_number_unsigned() && value.get<std::uint64_t>() > kMaxVocabulary
                               ? std::int64_t{kMaxVocabulary}
                               : value.get<std::int64_t>();
   if (id < 0 || id >= kMaxVocabulary)
-    return Error("the id " + to_text(value) + " of token " + octavo::quoted(token) + " is outside 0 to " +
+    return Error("the id " + to_text(value) + " of token " + in_quotes(token) + " is outside 0 to " +
                  std::to_string(kMaxVocabulary - 1));
   return static_cast<int>(id);
 }
@@ -31,8 +31,8 @@ Status place(TokenizerSource& source, int id, const std::string& token, bool in_
     source.in_model.resize(i + 1);
   }
   if (!source.spelled[i].empty() && source.spelled[i] != token)
-    return Error("the id " + std::to_string(id) + " belongs to two tokens, " + octavo::quoted(source.spelled[i]) +
-                 " and " + octavo::quoted(token));
+    return Error("the id " + std::to_string(id) + " belongs to two tokens, " + in_quotes(source.spelled[i]) +
+                 " and " + in_quotes(token));
   source.spelled[i] = token;
   source.in_model[i] = source.in_model[i] || in_model;
   return {};
@@ -70,7 +70,7 @@ Status read_merges(const Json& model, const TokenTable& tokens, TokenizerSource&
     const Merge merge{tokens.find(pair.first), tokens.find(pair.second), tokens.find(pair.first + pair.second),
                       static_cast<std::uint32_t>(source.merges.size())};
     if (merge.left < 0 || merge.right < 0 || merge.merged < 0)
-      return Error("the merge of " + octavo::quoted(pair.first) + " and " + octavo::quoted(pair.second) +
+      return Error("the merge of " + in_quotes(pair.first) + " and " + in_quotes(pair.second) +
                    " names a token that is not in model.vocab");
     source.merges.push_back(merge);
   }
@@ -80,11 +80,11 @@ Status read_merges(const Json& model, const TokenTable& tokens, TokenizerSource&
 Status read_model(const Json& model, TokenizerSource& source) {
   OCTAVO_TRY(const auto type, find_string(model, "type"));
   if (type.value_or("BPE") != "BPE")
-    return Error("the tokenizer model " + octavo::quoted(*type) + " is not supported (BPE is)", ErrorKind::unsupported);
+    return Error("the tokenizer model " + in_quotes(*type) + " is not supported (BPE is)", ErrorKind::unsupported);
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     OCTAVO_TRY(const auto affix, find_string(model, key));
     if (affix && !affix->empty())
-      return Error("model." + std::string(key) + " " + octavo::quoted(*affix) + " is not supported",
+      return Error("model." + std::string(key) + " " + in_quotes(*affix) + " is not supported",
                    ErrorKind::unsupported);
   }
   OCTAVO_TRY(const auto dropout, find_number(model, "dropout"));
@@ -96,14 +96,14 @@ Status read_model(const Json& model, TokenizerSource& source) {
   OCTAVO_TRY(read_vocabulary(model, source));
   TokenTable tokens;
   for (const std::string& token : source.spelled)
-    if (!tokens.add(token, !token.empty())) return Error("the token " + octavo::quoted(token) + " has two ids");
+    if (!tokens.add(token, !token.empty())) return Error("the token " + in_quotes(token) + " has two ids");
   source.rules.ignore_merges = ignore_merges.value_or(false);
   source.rules.byte_fallback = byte_fallback.value_or(false);
   source.rules.fuse_unknown = fuse_unknown.value_or(false);
   if (unknown) {
     source.rules.unknown = tokens.find(*unknown);
     if (*source.rules.unknown < 0)
-      return Error("model.unk_token " + octavo::quoted(*unknown) + " is not in model.vocab");
+      return Error("model.unk_token " + in_quotes(*unknown) + " is not in model.vocab");
   }
   return read_merges(model, tokens, source);
 }
@@ -112,7 +112,7 @@ Result<AddedToken> read_added_token(const Json& json) {
   AddedToken token;
   OCTAVO_TRY(token.content, get_string(json, "content"));
   const Json* id = find_member(json, "id");
-  if (id == nullptr) return Error("the added token " + octavo::quoted(token.content) + " has no id");
+  if (id == nullptr) return Error("the added token " + in_quotes(token.content) + " has no id");
   OCTAVO_TRY(token.id, read_id(*id, token.content));
   OCTAVO_TRY(const auto special, find_bool(json, "special"));
   OCTAVO_TRY(const auto normalized, find_bool(json, "normalized"));

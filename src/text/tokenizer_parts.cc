@@ -57,7 +57,7 @@ Status split_added(const TokenizerSource& source, std::vector<AddedToken>& raw, 
     TokenTable& seen = token.normalized ? seen_normalized : seen_raw;
     if (!seen.add(token.content, true)) {
       if (token.normalized && !source.normalizer.empty()) continue;  // two spellings of one text: the first is found
-      return Error("the added token " + quoted(token.content) + " occurs twice");
+      return Error("the added token " + in_quotes(token.content) + " occurs twice");
     }
     (token.normalized ? normalized : raw).push_back(std::move(token));
   }
@@ -76,7 +76,7 @@ Result<Tokenizer> assemble_tokenizer(TokenizerSource source) {
   for (std::size_t id = 0; id < size; ++id) {
     const std::string& text = source.spelled[id];
     if (!spelled.add(text, !text.empty()))
-      return Error("the token " + quoted(text) + " has two ids: " + std::to_string(spelled.find(text)) + " and " +
+      return Error("the token " + in_quotes(text) + " has two ids: " + std::to_string(spelled.find(text)) + " and " +
                    std::to_string(id));
     const Decoder::TokenText own = source.decoder.token_text(spoken[id], false);
     decoded.add(own.text, false);

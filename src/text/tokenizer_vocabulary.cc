@@ -45,7 +45,7 @@ Result<std::vector<Merge>> merges_by_rank(const Vocabulary& v, const TokenTable&
     const Merge merge{tokens.find(left), tokens.find(right), tokens.find(left + right),
                       static_cast<std::uint32_t>(merges.size())};
     if (right.empty() || merge.left < 0 || merge.right < 0 || merge.merged < 0)
-      return Error("the merge " + quoted(text) + " does not join two tokens of the vocabulary to a third");
+      return Error("the merge " + in_quotes(text) + " does not join two tokens of the vocabulary to a third");
     merges.push_back(merge);
   }
   return merges;
@@ -77,7 +77,7 @@ Result<TokenTable> index_tokens(const Vocabulary& v) {
   TokenTable tokens;
   for (const std::string& token : v.tokens)
     if (!tokens.add(token, !token.empty()))
-      return Error("the token " + quoted(token) + " occurs twice in the vocabulary");
+      return Error("the token " + in_quotes(token) + " occurs twice in the vocabulary");
   return tokens;
 }
 

@@ -57,6 +57,8 @@ Status check_stdout() {
 Status check_output_file(const std::string& path) {
   if (path.empty()) return {};
   if (directory_exists(path)) return Error(path + " is a folder: name a file to write");
+  if (::access(path.c_str(), F_OK) == 0 && !file_exists(path))
+    return Error(path + " is not a regular file: name one to write");
   const std::size_t slash = path.find_last_of('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   if (!directory_exists(folder)) return Error("cannot write " + path + ": there is no folder " + folder);
@@ -83,7 +85,6 @@ Result<bool> read_stdin_line(std::string& line) {
     line += c;
     if (line.size() > kMaxStdin) return Error("a line of stdin holds more than 1 GiB");
   }
-  OCTAVO_TRY(check_utf8(line));
   return true;
 }
 

@@ -18,13 +18,13 @@ namespace octavo {
 Status write_stdout(std::string_view text);
 // Whether there is a stdout at all; checked before files are opened that could take its number.
 Status check_stdout();
-// Whether a file can be written there, as far as its folder tells; checked before work that would be lost. Empty: none is
-// asked for.
+// Whether a file can be written there, as far as its folder tells; checked before work that would be lost. Empty: none
+// is asked for.
 Status check_output_file(const std::string& path);
 
 // All of stdin. Refuses bytes that are not UTF-8, with their offset.
 Result<std::string> read_stdin_text();
-// One line without its end; false at the end of input.
+// One line without its end, as it is; false at the end of input.
 Result<bool> read_stdin_line(std::string& line);
 bool stdin_is_terminal();
 

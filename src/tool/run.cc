@@ -14,27 +14,47 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
+const char* name_of(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::stop:
+      return "stop";
+    case FinishReason::length:
+      return "length";
+    case FinishReason::cancelled:
+      return "cancelled";
+    case FinishReason::failed:
+      return "failed";
+  }
+  return "";
+}
+
 // A conversation with one engine: messages so far, and how they become tokens.
 class Conversation {
  public:
   Conversation(const RunOptions& options, Engine& engine, const Tokenizer& tokenizer, const TemplateAsset* asset)
       : options_(options), engine_(engine), tokenizer_(tokenizer), template_(asset) {
-    if (!options.system.empty()) add("system", options.system);
+    clear();
+  }
+
+  void clear() {
+    messages_ = OrderedJson::array();
+    if (!options_.system.empty()) add("system", options_.system);
   }
 
   // Streams the answer to stdout. An interrupted answer stays in the conversation as far as it came.
   Result<bool> answer(const std::string& text, InterruptWatcher& interrupts) {
     add("user", text);
-    OCTAVO_TRY(const std::vector<std::int32_t> prompt, encode(text));
-    Request request;
-    request.prompt = prompt;
-    request.sampling = options_.sampling;
     const Clock::time_point start = Clock::now();
-    OCTAVO_TRY(std::unique_ptr<TokenStream> tokens, engine_.submit(std::move(request)));
-    TextStream stream(std::move(tokens), tokenizer_, options_.sampling);
+    std::size_t prompt_tokens = 0;
+    Result<std::unique_ptr<TokenStream>> tokens = submit(text, prompt_tokens);
+    if (!tokens) {
+      messages_.erase(messages_.size() - 1);  // what was refused does not burden the next question
+      return tokens.error();
+    }
+    TextStream stream(std::move(*tokens), tokenizer_, options_.sampling);
 
     interrupts.begin_answer([&stream] { stream.cancel(); });
-    const Result<std::string> answered = print(stream, prompt.size(), start);
+    const Result<std::string> answered = print(stream, prompt_tokens, start);
     const bool interrupted = interrupts.end_answer();
     if (!answered) return answered.error();
     add("assistant", *answered);
@@ -44,6 +64,14 @@ class Conversation {
  private:
   void add(const char* role, const std::string& content) {
     messages_.push_back(OrderedJson{{"role", role}, {"content", content}});
+  }
+
+  Result<std::unique_ptr<TokenStream>> submit(const std::string& text, std::size_t& prompt_tokens) {
+    Request request;
+    OCTAVO_TRY(request.prompt, encode(text));
+    request.sampling = options_.sampling;
+    prompt_tokens = request.prompt.size();
+    return engine_.submit(std::move(request));
   }
 
   // The whole conversation through the template; without one, the text alone is continued.
@@ -61,6 +89,7 @@ class Conversation {
     std::size_t num_tokens = 0;
     double first = 0;
     int cached = 0;
+    FinishReason finish = FinishReason::cancelled;
     while (const auto event = stream.next()) {
       if (event->finish == FinishReason::failed) return Error(event->failure, ErrorKind::unavailable);
       for (const TokenEvent& token : event->tokens) {
@@ -70,6 +99,7 @@ class Conversation {
         }
         if (token.token) ++num_tokens;
       }
+      if (event->finish) finish = *event->finish;
       text += event->text;
       OCTAVO_TRY(write_stdout(event->text));
     }
@@ -78,6 +108,7 @@ class Conversation {
     log::info("answered", {{"prompt_tokens", prompt_tokens},
                            {"cached_tokens", cached},
                            {"tokens", num_tokens},
+                           {"finish", name_of(finish)},
                            {"first_token_seconds", first},
                            {"tokens_per_second", num_tokens > 1 ? static_cast<double>(num_tokens - 1) / decoding : 0.0},
                            {"kv_cache_bytes", static_cast<std::int64_t>(prompt_tokens + num_tokens) *
@@ -93,13 +124,25 @@ class Conversation {
 };
 
 Status chat(Conversation& conversation, InterruptWatcher& interrupts) {
-  std::fputs("Ask something. Ctrl-C stops an answer, Ctrl-D leaves.\n", stderr);
+  constexpr std::size_t kTerminalLine = 4095;  // the kernel cuts a line there
+  std::fputs("Ask something. Ctrl-C stops an answer, Ctrl-D leaves, /new forgets what was said.\n", stderr);
   interrupts.set_chatting(true);
   for (std::string line;;) {
     std::fputs("> ", stderr);
     OCTAVO_TRY(const bool more, read_stdin_line(line));
     if (!more) break;
     if (trim(line).empty()) continue;
+    if (line.size() >= kTerminalLine || find_invalid_utf8(line) != std::string::npos) {
+      std::fputs(line.size() >= kTerminalLine
+                     ? "A terminal hands over at most 4,095 bytes a line: give longer text with -p or on stdin.\n"
+                     : "That line is not valid UTF-8.\n",
+                 stderr);
+      continue;
+    }
+    if (trim(line) == "/new") {
+      conversation.clear();
+      continue;
+    }
     // A question that cannot be answered (too long, say) does not end the conversation.
     const Result<bool> answered = conversation.answer(line, interrupts);
     if (!answered && answered.error().kind() == ErrorKind::unavailable) return answered.error();

@@ -50,6 +50,9 @@ Status Attention::visit(Binder& binder, const std::string& prefix) {
     OCTAVO_TRY(k_norm_->visit(binder, prefix + ".k_norm"));
   }
   OCTAVO_TRY(StoredScales stored, binder.kv_scales(prefix, config_.q_heads, config_.kv_heads));
+  if (stored.key.empty() != stored.value.empty())
+    return Error(prefix + ": the checkpoint has the scale of " +
+                 (stored.key.empty() ? "V, but that of K" : "K, but that of V") + " is missing");
   kv_scales_ = scales_from(std::move(stored));
   return {};
 }

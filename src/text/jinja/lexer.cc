@@ -231,7 +231,7 @@ class Lexer {
     if (found == kOperators.end()) {
       std::size_t behind = at_;
       decode_code_point(source_, behind);
-      refuse("unexpected character " + quoted(std::string_view(source_).substr(at_, behind - at_)));
+      refuse("unexpected character " + in_quotes(std::string_view(source_).substr(at_, behind - at_)));
     }
     const char first = (*found)[0];
     if (first == '(') open += ')';
@@ -271,7 +271,7 @@ std::string describe(const Token& token) {
     case Token::Type::end:
       return "the end of the template";
     case Token::Type::string:
-      return "the string " + quoted(std::string_view(token.text).substr(0, 40));
+      return "the string " + in_quotes(std::string_view(token.text).substr(0, 40));
     default:
       return "'" + token.text.substr(0, 40) + "'";
   }
