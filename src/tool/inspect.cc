@@ -32,15 +32,18 @@ OrderedJson describe_weights(const Checkpoint& checkpoint) {
 // Where KV scales were found, by the file's own names.
 OrderedJson describe_scales(const Checkpoint& checkpoint, const std::vector<KvScales>& scales) {
   std::set<std::string> endings;
+  std::string first;
   for (const StoredTensor& tensor : checkpoint.tensors()) {
     std::string prefix;
-    if (is_kv_scale_name(tensor.name, &prefix)) endings.insert(tensor.name.substr(prefix.size() + 1));
+    if (!is_kv_scale_name(tensor.name, &prefix)) continue;
+    endings.insert(tensor.name.substr(prefix.size() + 1));
+    if (first.empty()) first = tensor.name + " in " + tensor.file;
   }
   const auto given = [](const KvScales& layer) { return layer.source == ScaleSource::checkpoint; };
   const auto layers = std::count_if(scales.begin(), scales.end(), given);
   if (layers == 0) return nullptr;
   const bool per_head = std::any_of(scales.begin(), scales.end(), [](const KvScales& layer) { return layer.per_head; });
-  return {{"layers", layers}, {"names", endings}, {"grain", per_head ? "per KV head" : "per tensor"}};
+  return {{"layers", layers}, {"names", endings}, {"first", first}, {"grain", per_head ? "per KV head" : "per tensor"}};
 }
 
 // Bytes of one token in all layers that keep it as long as its sequence lives, and in those with a window.
@@ -99,6 +102,23 @@ Status add_model(Model& model, const Checkpoint& checkpoint, Device& device, Ord
   report["kv_bytes_per_token"] = kv_bytes(spec, scales);
   report["kv_scales"] = describe_scales(checkpoint, scales);
   return {};
+}
+
+// What a config says of a model that octavo cannot run, as far as it says it in the usual words.
+void add_unsupported(const Checkpoint& checkpoint, OrderedJson& report, OrderedJson& reasons) {
+  const Json& config = checkpoint.config();
+  if (const Json* names = find_member(config, "architectures"))
+    report["architecture"] = OrderedJson::parse(to_text(*names));
+  const Json* text = find_member(config, "text_config");
+  for (const char* key : {"num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim",
+                          "vocab_size", "max_position_embeddings"}) {
+    const Json* value = find_member(config, key);
+    if (value == nullptr && text != nullptr) value = find_member(*text, key);
+    if (value != nullptr) report[key] = OrderedJson::parse(to_text(*value));
+  }
+  if (const auto quantization = read_quantization(config); !quantization)
+    if (quantization.error().message() != reasons.back()) reasons.push_back(quantization.error().message());
+  report["weights"] = describe_weights(checkpoint);
 }
 
 // Words may be missing without harm to the rest; what is there but broken is an error.
@@ -161,7 +181,7 @@ Status inspect(const InspectOptions& options, const BackendFactory& make_backend
     OCTAVO_TRY(add_model(**model, checkpoint, backend->device(), report));
   } else if (model.error().kind() == ErrorKind::unsupported) {
     unsupported.push_back(model.error().message());
-    report["weights"] = describe_weights(checkpoint);
+    add_unsupported(checkpoint, report, unsupported);
   } else {
     return model.error();
   }

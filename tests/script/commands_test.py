@@ -188,7 +188,19 @@ class InspectTest(ProgramTest):
 
     def test_finds_the_scales_of_the_cache(self):
         out = self.assert_succeeds(octavo("inspect", checkpoints.golden("llama-fp8-tensor-kv"))).text
-        self.assertIn("k_scale", out)
+        self.assertIn("model.layers.0.self_attn.k_scale in ", out)
+
+    def test_says_what_is_not_supported_and_why(self):
+        model = checkpoints.make_checkpoint(self.folder / "model")
+        checkpoints.change_json(
+            model / "config.json", architectures=["GPT2LMHeadModel"], quantization_config={"quant_method": "awq"}
+        )
+        facts = json.loads(self.assert_succeeds(octavo("inspect", model, "--json")).out)
+        self.assertEqual(facts["architecture"], ["GPT2LMHeadModel"])
+        self.assertEqual(facts["hidden_size"], 64)
+        reasons = " ".join(facts["not_supported"])
+        self.assertIn("GPT2LMHeadModel", reasons)
+        self.assertIn("awq", reasons)
 
     def test_a_gguf_file(self):
         file = self.folder / "tiny.gguf"
