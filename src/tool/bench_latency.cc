@@ -53,7 +53,8 @@ Status warm_up(Engine& engine, const BenchLatencyOptions& options, int shortest)
 }  // namespace
 
 Status bench_latency(const BenchLatencyOptions& options, const BackendFactory& make_backend) {
-  for (const std::string& file : {options.output_json, options.report_file}) OCTAVO_TRY(check_output_file(file));
+  for (const std::string& file : {options.output_json, options.report_file})
+    OCTAVO_TRY(check_output_file(file, options.engine.model_path));
   OCTAVO_TRY(const auto model, load_model(options.engine, make_backend));
   const ModelSpec& spec = model->model->spec();
   const std::vector<int> inputs =

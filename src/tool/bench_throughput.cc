@@ -116,7 +116,7 @@ std::vector<PlannedRequest> plan_requests(const BenchThroughputOptions& options)
 }
 
 Status bench_throughput(const BenchThroughputOptions& options, const BackendFactory& make_backend) {
-  OCTAVO_TRY(check_output_file(options.output_json));
+  OCTAVO_TRY(check_output_file(options.output_json, options.engine.model_path));
   const std::vector<PlannedRequest> plan = plan_requests(options);
   int longest = 0;
   for (const PlannedRequest& request : plan) longest = std::max(longest, request.input_len + request.output_len);

@@ -52,7 +52,7 @@ void sort_steps(const std::vector<StepCalls>& steps, std::vector<StepCalls>& pre
 }  // namespace
 
 Status bench_verbs(const BenchVerbsOptions& options, const BackendFactory& make_backend) {
-  OCTAVO_TRY(check_output_file(options.output_json));
+  OCTAVO_TRY(check_output_file(options.output_json, options.engine.model_path));
   VerbTimeline timeline;  // outlives the engine
   const BackendFactory timed = [&](int rank) -> Result<std::unique_ptr<Backend>> {
     OCTAVO_TRY(std::unique_ptr<Backend> inner, make_backend(rank));

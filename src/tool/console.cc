@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "base/file.h"
 #include "base/strings.h"
@@ -54,7 +55,7 @@ Status check_stdout() {
   return {};
 }
 
-Status check_output_file(const std::string& path) {
+Status check_output_file(const std::string& path, const std::string& model_path) {
   if (path.empty()) return {};
   if (directory_exists(path)) return Error(path + " is a folder: name a file to write");
   if (::access(path.c_str(), F_OK) == 0 && !file_exists(path))
@@ -62,6 +63,11 @@ Status check_output_file(const std::string& path) {
   const std::size_t slash = path.find_last_of('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   if (!directory_exists(folder)) return Error("cannot write " + path + ": there is no folder " + folder);
+  std::error_code code;
+  const std::filesystem::path target = std::filesystem::weakly_canonical(path, code);
+  const std::filesystem::path model = std::filesystem::weakly_canonical(model_path, code);
+  if (file_exists(path) && (target == model || target.parent_path() == model))
+    return Error(path + " is a file of the model " + model_path + ": name another one to write");
   return {};
 }
 

@@ -19,8 +19,9 @@ Status write_stdout(std::string_view text);
 // Whether there is a stdout at all; checked before files are opened that could take its number.
 Status check_stdout();
 // Whether a file can be written there, as far as its folder tells; checked before work that would be lost. Empty: none
-// is asked for.
-Status check_output_file(const std::string& path);
+// is asked for. A file of the model is refused: weights are mapped while they are used, and a result over them would
+// destroy them.
+Status check_output_file(const std::string& path, const std::string& model_path);
 
 // All of stdin. Refuses bytes that are not UTF-8, with their offset.
 Result<std::string> read_stdin_text();

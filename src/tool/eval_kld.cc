@@ -93,7 +93,7 @@ std::string as_table(const EvalKldOptions& options, const std::vector<Divergence
 }  // namespace
 
 Status eval_kld(const EvalKldOptions& options, const BackendFactory& make_backend) {
-  OCTAVO_TRY(check_output_file(options.output_json));
+  OCTAVO_TRY(check_output_file(options.output_json, options.engine.model_path));
   EngineConfig config = options.engine;
   OCTAVO_TRY(const TextTokens tokens, read_text_tokens(options.text_file, config.model_path));
   OCTAVO_TRY(const auto model, load_model(config, make_backend));

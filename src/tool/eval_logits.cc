@@ -1,31 +1,13 @@
 #include "tool/eval_logits.h"
 
-#include <filesystem>
-
-#include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/safetensors.h"
 #include "tool/console.h"
 #include "tool/token_ids.h"
 
 namespace octavo {
-namespace {
-
-// Weights are mapped while they are used; a result written over one of the model's files would destroy it.
-Status check_not_of_model(const std::string& output, const std::string& model) {
-  std::error_code code;
-  const std::filesystem::path target = std::filesystem::weakly_canonical(output, code);
-  const std::filesystem::path source = std::filesystem::weakly_canonical(model, code);
-  if (file_exists(output) && (target == source || target.parent_path() == source))
-    return Error(output + " is a file of the model " + model + ": name another one to write");
-  return {};
-}
-
-}  // namespace
-
 Status eval_logits(const EvalLogitsOptions& options, const BackendFactory& make_backend) {
-  OCTAVO_TRY(check_output_file(options.output));
-  OCTAVO_TRY(check_not_of_model(options.output, options.engine.model_path));
+  OCTAVO_TRY(check_output_file(options.output, options.engine.model_path));
   OCTAVO_TRY(const Json list, read_json_file(options.ids_file));
   OCTAVO_TRY(const std::unique_ptr<Engine> engine, Engine::create(options.engine, make_backend));
   const int vocab = engine->spec().vocab;

@@ -40,7 +40,7 @@ Status add_window(Engine& engine, const std::vector<std::int32_t>& ids, ThreadPo
 }  // namespace
 
 Status eval_nll(const EvalNllOptions& options, const BackendFactory& make_backend) {
-  OCTAVO_TRY(check_output_file(options.output_json));
+  OCTAVO_TRY(check_output_file(options.output_json, options.engine.model_path));
   EngineConfig config = options.engine;
   OCTAVO_TRY(const TextTokens tokens, read_text_tokens(options.text_file, config.model_path));
   OCTAVO_TRY(const auto model, load_model(config, make_backend));

@@ -57,6 +57,17 @@ class NeverSilentTest(ProgramTest):
         weights = self.model / "model.safetensors"
         before = weights.read_bytes()
         self.assert_refuses(self.logits(self.model, weights), "is a file of the model")
+        text = self.folder / "text"
+        text.write_text("hello world")
+        for command in (
+            ("eval", "nll", self.model, "--text", text, "--output-json", weights),
+            ("eval", "kld", self.model, "--text", text, "--kv-cache-dtype", "fp8", "--output-json", weights),
+            ("bench", "latency", self.model, "--report", weights),
+            ("bench", "throughput", self.model, "--output-json", weights),
+            ("bench", "verbs", self.model, "--output-json", weights),
+        ):
+            with self.subTest(command[:2]):
+                self.assert_refuses(octavo(*command), "is a file of the model")
         self.assertEqual(weights.read_bytes(), before)
         self.assert_refuses(self.logits(self.model, "/dev/null"), "not a regular file")
         self.assertTrue(pathlib.Path("/dev/null").is_char_device())
