@@ -17,7 +17,9 @@ void CpuOps::gated_activation(const GatedActivationArgs& args) { kernels_.gated_
 // The processor rounds no query: float32 as it comes from norm, rope and rotation.
 QuerySpec CpuOps::query_spec(const KvFormat&) const { return QuerySpec{}; }
 void CpuOps::kv_write(const KvWriteArgs& args) { kernels_.kv_write(pool_, args); }
-std::unique_ptr<AttentionPlan> CpuOps::make_plan(int, int) { return std::make_unique<CpuAttentionPlan>(); }
+Result<std::unique_ptr<AttentionPlan>> CpuOps::make_plan(const AttentionShape&, int, int) {
+  return std::unique_ptr<AttentionPlan>(std::make_unique<CpuAttentionPlan>());
+}
 void CpuOps::plan_attention(const PlanAttentionArgs& args) { static_cast<CpuAttentionPlan&>(args.plan).make(args); }
 void CpuOps::attention(const AttentionArgs& args) { kernels_.attention(pool_, args, deterministic_); }
 

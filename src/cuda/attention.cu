@@ -141,8 +141,10 @@ Status supports(const AttentionShape& shape) {
 
 QuerySpec query_spec(const KvFormat&) { return {.dtype = DType::bf16, .width_factor = 1, .has_scale = false}; }
 
-std::unique_ptr<AttentionPlan> make_plan(Device& device, int max_seqs, int max_tokens) {
-  return std::make_unique<PagePlan>(device, max_seqs, max_tokens);
+Result<std::unique_ptr<AttentionPlan>> make_plan(Device& device, const AttentionShape& shape, int max_seqs,
+                                                 int max_tokens) {
+  OCTAVO_TRY(auto plan, PagePlan::create(device, shape, max_seqs, max_tokens));
+  return std::unique_ptr<AttentionPlan>(std::move(plan));
 }
 
 void plan_attention(cudaStream_t stream, const PlanAttentionArgs& args) {

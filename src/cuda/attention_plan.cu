@@ -87,53 +87,53 @@ __global__ void plan_kernel(const PlanParams p) {
   if (threadIdx.x == 0) p.counts[1] = prefills;
 }
 
-bool grow(Device& device, Buffer& buffer, std::size_t bytes) {
-  if (buffer.size() >= bytes) return false;
-  device.synchronize();
-  buffer = Buffer();
-  auto larger = device.allocate(bytes, kPurpose);
-  check(static_cast<bool>(larger), larger ? "" : larger.error().message());
-  buffer = std::move(*larger);
-  return true;
+Status allocate(Device& device, Buffer& buffer, std::size_t bytes) {
+  OCTAVO_TRY(buffer, device.allocate(bytes, kPurpose));
+  return {};
 }
 
 }  // namespace
 
-PagePlan::PagePlan(Device& device, int max_seqs, int max_tokens)
-    : device_(device), max_seqs_(max_seqs), max_tokens_(max_tokens) {
+Result<std::unique_ptr<PagePlan>> PagePlan::create(Device& device, const AttentionShape& shape, int max_seqs,
+                                                  int max_tokens) {
+  auto plan = std::unique_ptr<PagePlan>(new PagePlan(shape, max_seqs, max_tokens));
   int ordinal = 0;
-  check(cudaGetDevice(&ordinal) == cudaSuccess &&
-            cudaDeviceGetAttribute(&num_processors_, cudaDevAttrMultiProcessorCount, ordinal) == cudaSuccess,
-        "a plan is made where a device is");
+  octavo::check(
+      cudaGetDevice(&ordinal) == cudaSuccess &&
+          cudaDeviceGetAttribute(&plan->num_processors_, cudaDevAttrMultiProcessorCount, ordinal) == cudaSuccess,
+      "a plan is made where a device is");
+  OCTAVO_TRY(plan->reserve(device));
+  return {std::move(plan)};
 }
 
 std::int32_t PagePlan::max_prefills(std::int64_t tokens, int num_seqs, int group) const {
   return static_cast<std::int32_t>(tokens * group / kTileRows) + num_seqs;
 }
 
-void PagePlan::reserve(const AttentionShape& shape) {
+Status PagePlan::reserve(Device& device) {
   const auto seqs = static_cast<std::size_t>(max_seqs_);
-  const auto heads = static_cast<std::size_t>(shape.q_heads);
-  const int kv_heads = shape.format.segments[0].heads;
-  const auto tiles = static_cast<std::size_t>(max_prefills(max_tokens_, max_seqs_, shape.q_heads / kv_heads));
-  grow(device_, decodes_, seqs * kMaxSplits * sizeof(DecodeItem));
-  grow(device_, prefills_, tiles * sizeof(PrefillItem));
-  grow(device_, counts_, 2 * sizeof(std::int32_t));
-  grow(device_, partial_,
-       seqs * kMaxSplits * heads * static_cast<std::size_t>(shape.format.segments[1].width) * sizeof(float));
-  grow(device_, partial_sums_, seqs * kMaxSplits * heads * sizeof(float2));
-  if (grow(device_, arrivals_, seqs * heads * sizeof(std::uint32_t)))
-    device_.fill_zero(arrivals_.data(), arrivals_.size());
+  const auto heads = static_cast<std::size_t>(q_heads_);
+  const auto tiles = static_cast<std::size_t>(max_prefills(max_tokens_, max_seqs_, q_heads_ / kv_heads_));
+  const std::size_t partials = seqs * kMaxSplits * heads;
+  OCTAVO_TRY(allocate(device, decodes_, seqs * kMaxSplits * sizeof(DecodeItem)));
+  OCTAVO_TRY(allocate(device, prefills_, tiles * sizeof(PrefillItem)));
+  OCTAVO_TRY(allocate(device, counts_, 2 * sizeof(std::int32_t)));
+  OCTAVO_TRY(allocate(device, partial_, partials * static_cast<std::size_t>(width_) * sizeof(float)));
+  OCTAVO_TRY(allocate(device, partial_sums_, partials * sizeof(float2)));
+  OCTAVO_TRY(allocate(device, arrivals_, seqs * heads * sizeof(std::uint32_t)));
+  device.fill_zero(arrivals_.data(), arrivals_.size());
+  return {};
 }
 
 void PagePlan::make(cudaStream_t stream, const PlanAttentionArgs& args) {
   check(args.batch.num_seqs <= max_seqs_ && args.batch.num_tokens <= max_tokens_, "a step is within its plan's limits");
-  reserve(args.shape);
+  check(args.shape.q_heads == q_heads_ && args.shape.format.segments[0].heads == kv_heads_,
+        "a plan serves the shape that it was made for");
   const PlanParams p{.query_start = args.batch.query_start.data<std::int32_t>(),
                      .context = args.batch.context.data<std::int32_t>(),
                      .num_seqs = args.batch.num_seqs,
                      .num_decodes = args.batch.num_decodes,
-                     .group = args.shape.q_heads / args.shape.format.segments[0].heads,
+                     .group = q_heads_ / kv_heads_,
                      .window = args.shape.window,
                      .decodes = reinterpret_cast<DecodeItem*>(decodes_.data()),
                      .prefills = reinterpret_cast<PrefillItem*>(prefills_.data()),

@@ -2,12 +2,13 @@
 //
 // Decodes: the visible pages of a sequence are cut into at most 32 splits, a function of its context alone, so the rest
 // of the batch changes no bit of it. Prefills: tiles of kTileRows rows (token and head of the group packed), the last
-// first. Memory for partial results grows to the largest shape seen.
+// first. Memory is reserved when a plan is made, for the largest step.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <memory>
 
 #include "ops/ops.h"
 #include "tensor/device.h"
@@ -43,16 +44,25 @@ struct PlanView {
 
 class PagePlan final : public AttentionPlan {
  public:
-  PagePlan(Device& device, int max_seqs, int max_tokens);
+  static Result<std::unique_ptr<PagePlan>> create(Device& device, const AttentionShape& shape, int max_seqs,
+                                                  int max_tokens);
   void make(cudaStream_t stream, const PlanAttentionArgs& args);
   PlanView view() const;
   std::int32_t num_processors() const { return num_processors_; }
   std::int32_t max_prefills(std::int64_t tokens, int num_seqs, int group) const;
 
  private:
-  void reserve(const AttentionShape& shape);
+  PagePlan(const AttentionShape& shape, int max_seqs, int max_tokens)
+      : q_heads_(shape.q_heads),
+        kv_heads_(shape.format.segments[0].heads),
+        width_(shape.format.segments[1].width),
+        max_seqs_(max_seqs),
+        max_tokens_(max_tokens) {}
+  Status reserve(Device& device);
 
-  Device& device_;
+  std::int32_t q_heads_;
+  std::int32_t kv_heads_;
+  std::int32_t width_;
   std::int32_t max_seqs_;
   std::int32_t max_tokens_;
   std::int32_t num_processors_ = 0;

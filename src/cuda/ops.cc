@@ -24,8 +24,8 @@ void CudaOps::gated_activation(const GatedActivationArgs& args) { cuda::gated_ac
 
 QuerySpec CudaOps::query_spec(const KvFormat& format) const { return cuda::query_spec(format); }
 void CudaOps::kv_write(const KvWriteArgs& args) { cuda::kv_write(device_.stream(), args); }
-std::unique_ptr<AttentionPlan> CudaOps::make_plan(int max_seqs, int max_tokens) {
-  return cuda::make_plan(device_, max_seqs, max_tokens);
+Result<std::unique_ptr<AttentionPlan>> CudaOps::make_plan(const AttentionShape& shape, int max_seqs, int max_tokens) {
+  return cuda::make_plan(device_, shape, max_seqs, max_tokens);
 }
 void CudaOps::plan_attention(const PlanAttentionArgs& args) { cuda::plan_attention(device_.stream(), args); }
 void CudaOps::attention(const AttentionArgs& args) { cuda::attention(device_.stream(), args); }

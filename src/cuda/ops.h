@@ -27,7 +27,7 @@ class CudaOps final : public Ops {
 
   QuerySpec query_spec(const KvFormat& format) const override;
   void kv_write(const KvWriteArgs& args) override;
-  std::unique_ptr<AttentionPlan> make_plan(int max_seqs, int max_tokens) override;
+  Result<std::unique_ptr<AttentionPlan>> make_plan(const AttentionShape& shape, int max_seqs, int max_tokens) override;
   void plan_attention(const PlanAttentionArgs& args) override;
   void attention(const AttentionArgs& args) override;
 

@@ -24,7 +24,9 @@ class NullOps : public Ops {
 
   QuerySpec query_spec(const KvFormat& format) const override { return shapes_.query_spec(format); }
   void kv_write(const KvWriteArgs&) override {}
-  std::unique_ptr<AttentionPlan> make_plan(int, int) override { return std::make_unique<AttentionPlan>(); }
+  Result<std::unique_ptr<AttentionPlan>> make_plan(const AttentionShape&, int, int) override {
+    return std::make_unique<AttentionPlan>();
+  }
   void plan_attention(const PlanAttentionArgs&) override {}
   void attention(const AttentionArgs&) override {}
 

@@ -25,8 +25,10 @@ std::vector<T> downloaded(Device& device, const Tensor& tensor) {
 Result<std::unique_ptr<Runner>> Runner::create(const RunnerParts& parts, const StepLimits& limits) {
   OCTAVO_TRY(auto inputs, StepInputs::create(parts.backend.device(), limits));
   auto runner = std::unique_ptr<Runner>(new Runner(parts, std::move(inputs)));
-  for (int group = 0; group < limits.num_groups; ++group)
-    runner->plans_.push_back(parts.backend.ops().make_plan(limits.max_seqs, limits.max_tokens));
+  for (const AttentionShape& shape : parts.group_shapes) {
+    OCTAVO_TRY(auto plan, parts.backend.ops().make_plan(shape, limits.max_seqs, limits.max_tokens));
+    runner->plans_.push_back(std::move(plan));
+  }
   OCTAVO_TRY(runner->ensure_rows(limits.max_rows));
   return runner;
 }

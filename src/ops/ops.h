@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 
+#include "base/result.h"
 #include "kv/view.h"
 #include "ops/sampling.h"
 #include "tensor/tensor.h"
@@ -159,7 +160,8 @@ struct AttentionRule {
   Tensor sinks;  // f32 [q_heads] or empty
 };
 
-// The split of a step's attention over pages, made once a step and read by every layer of a group. The wing's own.
+// The split of a step's attention over pages, made once a step and read by every layer of a group. The wing's own. Its
+// memory is there from make_plan() on, so that planning a step and attending by it can be recorded.
 class AttentionPlan {
  public:
   virtual ~AttentionPlan() = default;
@@ -246,7 +248,9 @@ class Ops {
 
   virtual QuerySpec query_spec(const KvFormat& format) const = 0;
   virtual void kv_write(const KvWriteArgs& args) = 0;
-  virtual std::unique_ptr<AttentionPlan> make_plan(int max_seqs, int max_tokens) = 0;
+  // For steps of at most max_seqs sequences and max_tokens rows over layers of a group whose first has this shape.
+  virtual Result<std::unique_ptr<AttentionPlan>> make_plan(const AttentionShape& shape, int max_seqs,
+                                                           int max_tokens) = 0;
   virtual void plan_attention(const PlanAttentionArgs& args) = 0;
   virtual void attention(const AttentionArgs& args) = 0;
 

@@ -25,8 +25,8 @@ class TimedOps final : public Ops {
   void gated_activation(const GatedActivationArgs& args) override;
   QuerySpec query_spec(const KvFormat& format) const override { return inner_.query_spec(format); }
   void kv_write(const KvWriteArgs& args) override;
-  std::unique_ptr<AttentionPlan> make_plan(int max_seqs, int max_tokens) override {
-    return inner_.make_plan(max_seqs, max_tokens);
+  Result<std::unique_ptr<AttentionPlan>> make_plan(const AttentionShape& shape, int max_seqs, int max_tokens) override {
+    return inner_.make_plan(shape, max_seqs, max_tokens);
   }
   void plan_attention(const PlanAttentionArgs& args) override;
   void attention(const AttentionArgs& args) override;

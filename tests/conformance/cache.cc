@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace octavo::conformance {
 
 Cache::Cache(Arena& arena, Backend& backend, const KvFormat& format, int page_size, int num_pages,
@@ -99,13 +101,15 @@ Tensor attend(Arena& arena, Backend& backend, const Cache& cache, const Query& q
   const auto q_heads = static_cast<std::int32_t>(query.values.size(1));
   const bool latent = format.segments[0].part == KvPart::latent;
   const Tensor out = arena.blank({batch.num_tokens, q_heads, format.segments[latent ? 0 : 1].width}, result);
-  const auto plan = backend.ops().make_plan(num_seqs, batch.num_tokens);
   const AttentionShape shape{.format = format,
                              .q_heads = q_heads,
                              .page_size = cache.view().page_size,
                              .window = rule.window,
                              .soft_cap = rule.soft_cap > 0,
                              .sinks = !rule.sinks.empty()};
+  auto made = backend.ops().make_plan(shape, num_seqs, batch.num_tokens);
+  check(made.has_value(), made ? "" : made.error().message());
+  const auto plan = *std::move(made);
   backend.ops().plan_attention({.batch = batch, .shape = shape, .plan = *plan});
   backend.ops().attention(
       {.query = query, .kv = cache.view(), .batch = batch, .plan = *plan, .rule = rule, .out = out});
