@@ -25,6 +25,7 @@ class CpuBackend final : public Backend {
   Comm& comm() override { return comm_; }
   Status supports(const AttentionShape& shape) const override;
   Status supports_compute(DType compute) const override;
+  int recorded_batch(int num_seqs) const override { return num_seqs; }
 
  private:
   CpuDevice device_;

@@ -12,6 +12,7 @@ namespace octavo::cuda {
 namespace {
 
 constexpr std::int32_t kPageSize = 64;  // tokens: the kernels' tile
+constexpr int kLargestRecorded = 256;    // sequences: beyond, launches cost little beside the work
 
 class CudaBackend final : public Backend {
  public:
@@ -23,6 +24,7 @@ class CudaBackend final : public Backend {
   Comm& comm() override { return comm_; }
   Status supports(const AttentionShape& shape) const override;
   Status supports_compute(DType compute) const override;
+  int recorded_batch(int num_seqs) const override;
 
  private:
   std::unique_ptr<CudaDevice> device_;
@@ -43,6 +45,14 @@ Status CudaBackend::supports_compute(DType compute) const {
   return Error("activations of " + std::string(compute == DType::f32 ? "float32" : dtype_info(compute).name) +
                    " are not computed on a GPU: use --dtype bfloat16, or --device cpu",
                ErrorKind::unsupported);
+}
+
+// 1, 2, 4, 8, then multiples of 8, 16 and 32: a recording takes memory.
+int CudaBackend::recorded_batch(int num_seqs) const {
+  if (num_seqs > kLargestRecorded) return 0;
+  if (num_seqs <= 4) return num_seqs == 3 ? 4 : num_seqs;
+  const int step = num_seqs <= 32 ? 8 : num_seqs <= 128 ? 16 : 32;
+  return (num_seqs + step - 1) / step * step;
 }
 
 }  // namespace

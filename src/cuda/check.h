@@ -1,6 +1,7 @@
-// cuda::check: a status of the CUDA runtime that is not success stops the process with its name and the place: such
-// errors are sticky, and going on would give wrong answers. Only allocation at start returns a Result instead
-// (cuda/device.cc).
+// cuda::check: a status of the CUDA runtime that is not success is our mistake and stops the process with its name and
+// the place. But for a device that has failed (a fault of the hardware, a kernel that left its memory): that state
+// lasts, every later call reports it, and Device::status() tells the engine, which then ends its requests with a
+// sentence. Allocation at start returns a Result instead (cuda/device.cc).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,7 +10,9 @@
 
 namespace octavo::cuda {
 
-[[noreturn]] void status_failed(cudaError_t status, const std::source_location& where);
+// Whether the device can do no more work in this process.
+bool is_lasting(cudaError_t status);
+void status_failed(cudaError_t status, const std::source_location& where);
 
 inline void check(cudaError_t status, const std::source_location& where = std::source_location::current()) {
   if (status != cudaSuccess) [[unlikely]]

@@ -201,6 +201,14 @@ void CudaDevice::download(std::span<std::byte> to, const std::byte* from) {
 
 void CudaDevice::synchronize() { check(cudaStreamSynchronize(stream_)); }
 
+Status CudaDevice::status() const {
+  const cudaError_t status = cudaStreamQuery(stream_);
+  if (!is_lasting(status)) return {};
+  return Error(std::string("the GPU has failed: ") + cudaGetErrorString(status) + " (" + cudaGetErrorName(status) +
+                   "); nothing can be computed on it until octavo is started again",
+               ErrorKind::unavailable);
+}
+
 // The run before the capture is the one that counts; it also loads kernels and makes plans, which a capture cannot.
 Result<std::unique_ptr<Recording>> CudaDevice::record(std::function<void()> work) {
   work();

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "cuda/download.h"
 #include "tensor/device.h"
 
 namespace octavo::cuda {
@@ -35,7 +36,12 @@ class CudaDevice final : public Device {
                        const std::string& purpose) override;
   void upload(std::byte* to, std::span<const std::byte> from) override;
   void download(std::span<std::byte> to, const std::byte* from) override;
+  std::unique_ptr<Download> begin_download(const std::byte* from, std::size_t bytes) override {
+    return downloads_.begin(stream_, from, bytes);
+  }
   void synchronize() override;
+  bool asynchronous() const override { return true; }
+  Status status() const override;
   Result<std::unique_ptr<Recording>> record(std::function<void()> work) override;
 
   std::string account() const;  // "14.9 GiB weights, 80.0 GiB the KV cache, ..."
@@ -57,6 +63,7 @@ class CudaDevice final : public Device {
   cudaStream_t stream_ = nullptr;
   std::array<Half, 2> halves_;
   std::size_t half_ = 0, used_ = 0;
+  DownloadPool downloads_;
   std::shared_ptr<MemoryAccount> account_;
   // Small adopted pieces share one allocation, in order: parts of one weight then lie side by side.
   std::shared_ptr<Buffer> slab_;

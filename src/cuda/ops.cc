@@ -38,16 +38,7 @@ void CudaOps::add(const AddArgs& args) { cuda::add(device_.stream(), args); }
 void CudaOps::scale(const ScaleArgs& args) { cuda::scale(device_.stream(), args); }
 void CudaOps::absmax(const AbsmaxArgs& args) { cuda::absmax(device_.stream(), args); }
 
-void CudaOps::sample(const SampleArgs& args) {
-  const auto bytes = static_cast<std::size_t>(args.logits.elements()) * sizeof(float);
-  if ((!args.bias_ids.empty() || !args.seen_ids.empty()) && bytes > changed_logits_.size()) {
-    auto larger = device_.allocate(bytes, "logits with bias and penalties");
-    octavo::check(larger.has_value(), larger.has_value() ? "" : larger.error().message());
-    device_.synchronize();  // nobody reads the smaller one any more
-    changed_logits_ = *std::move(larger);
-  }
-  cuda::sample(device_.stream(), args, reinterpret_cast<float*>(changed_logits_.data()));
-}
+void CudaOps::sample(const SampleArgs& args) { cuda::sample(device_.stream(), args); }
 void CudaOps::log_probs(const LogProbsArgs& args) { cuda::log_probs(device_.stream(), args); }
 
 }  // namespace octavo::cuda

@@ -1,6 +1,5 @@
 // CudaOps: the verbs on one GPU. Every verb gives its work to the device's stream and returns; what a verb needs
-// besides its arguments is reserved when this is made, but for the copy of logits that bias and penalties change, which
-// grows to the largest batch that asks for it.
+// besides its arguments is reserved when this is made.
 #pragma once
 
 #include <memory>
@@ -49,7 +48,6 @@ class CudaOps final : public Ops {
   CudaDevice& device_;
   std::unique_ptr<Linear> linear_;
   GroupedLinear grouped_linear_;
-  Buffer changed_logits_;
 };
 
 }  // namespace octavo::cuda

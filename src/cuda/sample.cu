@@ -181,14 +181,18 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(Rows<const float> logi
 
 }  // namespace
 
-void sample(cudaStream_t stream, const SampleArgs& args, float* changed) {
+void sample(cudaStream_t stream, const SampleArgs& args) {
   const std::int64_t rows = args.logits.size(0);
-  octavo::check(args.logits.dtype() == DType::f32 && args.out.elements() == rows && (rows == 0 || args.rows != nullptr),
+  const bool changes = !args.bias_ids.empty() || !args.seen_ids.empty();
+  octavo::check(args.logits.dtype() == DType::f32 && args.out.elements() == rows &&
+                    (rows == 0 || args.rows != nullptr) &&
+                    (!changes || args.changed.elements() >= args.logits.elements()),
                 "shapes of sample");
   if (rows == 0) return;
   const Lists lists{ints(args.bias_ids), floats(args.bias_values), ints(args.seen_ids), ints(args.seen_counts)};
   sample_kernel<<<static_cast<unsigned>(rows), kThreads, 0, stream>>>(
-      rows_of<const float>(args.logits), args.rows, lists, changed, args.logits.size(1), args.out.data<std::int32_t>());
+      rows_of<const float>(args.logits), args.rows, lists, args.changed.empty() ? nullptr : args.changed.data<float>(),
+      args.logits.size(1), args.out.data<std::int32_t>());
   check_launch();
 }
 

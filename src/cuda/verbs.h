@@ -24,8 +24,7 @@ void add(cudaStream_t stream, const AddArgs& args);
 void scale(cudaStream_t stream, const ScaleArgs& args);
 void absmax(cudaStream_t stream, const AbsmaxArgs& args);
 
-// `changed` f32 [rows, vocab] is scratch; only needed with bias or seen tokens.
-void sample(cudaStream_t stream, const SampleArgs& args, float* changed);
+void sample(cudaStream_t stream, const SampleArgs& args);
 void log_probs(cudaStream_t stream, const LogProbsArgs& args);
 
 }  // namespace octavo::cuda

@@ -77,6 +77,7 @@ struct EngineStats {
   int waiting = 0;
   std::int64_t pages_total = 0, pages_held = 0, pages_cached = 0, pages_free = 0;  // of the full group
   std::uint64_t steps = 0;
+  double host_seconds = 0;  // the engine's thread at work beside the device's: planning, launching, committing
   std::uint64_t prompt_tokens = 0, cached_prompt_tokens = 0, generated_tokens = 0;
   std::uint64_t preemptions = 0;
   std::vector<LayerStats> layers;  // saturation and amax by layer
@@ -88,8 +89,8 @@ Result<std::shared_ptr<LoadedModel>> load_model(const EngineConfig& config, cons
 class Engine {
  public:
   static Result<std::unique_ptr<Engine>> create(const EngineConfig& config, const BackendFactory& make_backend);
-  // Over a model that is loaded already, so that caches can be compared over one load of the weights. Engines that share
-  // a model must not work at the same time. Of `config`, what load_model() read is not looked at again.
+  // Over a model that is loaded already, so that caches can be compared over one load of the weights. Engines that
+  // share a model must not work at the same time. Of `config`, what load_model() read is not looked at again.
   static Result<std::unique_ptr<Engine>> create(const EngineConfig& config, std::shared_ptr<LoadedModel> model);
   virtual ~Engine() = default;  // cancels what runs, joins the thread
 
@@ -101,9 +102,9 @@ class Engine {
   virtual void reset_prefix_cache() = 0;
 
   // Logits of every position of one sequence through the ordinary path (paged cache, chunks of max_num_batched_tokens);
-  // from position decode_from on each token is fed as a decode step. f32 [ids.size() - first_row, vocab], row-major: the
-  // rows from first_row on. What an earlier call computed of the same beginning is taken from the prefix cache, so a long
-  // text can be walked in blocks of rows. For `eval`.
+  // from position decode_from on each token is fed as a decode step. f32 [ids.size() - first_row, vocab], row-major:
+  // the rows from first_row on. What an earlier call computed of the same beginning is taken from the prefix cache, so
+  // a long text can be walked in blocks of rows. For `eval`.
   virtual Result<std::vector<float>> logits(const std::vector<std::int32_t>& ids, std::optional<int> decode_from,
                                             int first_row = 0) = 0;
 };

@@ -23,13 +23,14 @@ std::vector<PoolSpec> pools_of(const StoreSpec& spec) {
 }  // namespace
 
 EngineLoop::EngineLoop(const KvStore& store, Runner& runner, Inbox& inbox, const SchedulerLimits& limits, int vocab,
-                       int num_layers)
+                       int num_layers, bool overlaps)
     : store_(store),
       runner_(runner),
       inbox_(inbox),
       vocab_(vocab),
       ledger_(store.spec().page_size, pools_of(store.spec()), limits.prefix_caching),
-      scheduler_(limits, ledger_, store.spec().groups) {
+      scheduler_(limits, ledger_, store.spec().groups),
+      overlaps_(overlaps) {
   current_.layers.resize(static_cast<std::size_t>(num_layers));
   publish();
   thread_ = std::thread([this] { run(); });
@@ -48,10 +49,13 @@ EngineStats EngineLoop::stats() const {
 void EngineLoop::run() {
   std::string failure;
   std::vector<InboxItem> items;
-  while (inbox_.take(items, scheduler_.idle())) {
+  while (inbox_.take(items, scheduler_.idle() && !flight_)) {
     try {
-      receive(items);
-      if (const Status done = step(); !done) failure = done.error().message();
+      host_.start();
+      Status done = receive(items);
+      if (done) done = step();
+      host_.stop();
+      if (!done) failure = done.error().message();
     } catch (const std::exception& error) {
       failure = error.what();
     }
@@ -63,10 +67,11 @@ void EngineLoop::run() {
   end_all(items, failure);
 }
 
-void EngineLoop::receive(std::vector<InboxItem>& items) {
+Status EngineLoop::receive(std::vector<InboxItem>& items) {
   for (InboxItem& item : std::exchange(items, {})) {
     if (item.forget_prefixes) ledger_.reset_prefix_cache();
     if (item.needs_rows > runner_.max_rows()) {
+      OCTAVO_TRY(land());
       if (const Status grown = runner_.ensure_rows(item.needs_rows); !grown) {
         for (const auto& sequence : item.sequences) end(sequence, FinishReason::failed, grown.error().message());
         continue;
@@ -75,25 +80,52 @@ void EngineLoop::receive(std::vector<InboxItem>& items) {
     }
     for (const auto& sequence : item.sequences) scheduler_.add(sequence);
   }
+  return {};
 }
 
 Status EngineLoop::step() {
   for (const auto& sequence : scheduler_.take_cancelled()) end(sequence, FinishReason::cancelled, "");
-  const StepPlan plan = scheduler_.plan();
+  if (scheduler_.needs_tokens()) OCTAVO_TRY(land());
+  StepPlan plan = scheduler_.plan();
   inbox_.set_waiting(scheduler_.num_waiting());
+  if (plan.empty()) OCTAVO_TRY(land());
   if (!outbox_.empty() || plan.empty()) flush();
   if (plan.empty()) return {};
-  OCTAVO_TRY(const StepResult result, runner_.run(plan));
-  commit(plan, result);
+  return launch(std::move(plan));
+}
+
+Status EngineLoop::launch(StepPlan plan) {
+  if (!overlaps_) host_.stop();
+  auto launched = runner_.launch(plan);
+  if (!overlaps_) host_.start();
+  if (!launched) return launched.error();
+  scheduler_.advance(plan);
+  std::unique_ptr<Download> counters;
+  if (std::chrono::steady_clock::now() - counters_read_ > kCounterInterval) counters = store_.begin_counters();
+  OCTAVO_TRY(land());  // the step before, while the device works on this one
+  flight_ = Flight{std::move(plan), *std::move(launched), std::move(counters)};
+  return overlaps_ ? Status() : land();
+}
+
+Status EngineLoop::land() {
+  if (!flight_) return {};
+  Flight flight = *std::exchange(flight_, std::nullopt);
+  host_.stop();
+  const auto result = runner_.collect(flight.plan, std::move(flight.step));
+  host_.start();
+  if (!result) return result.error();
+  if (flight.counters) read_counters(*flight.counters);
+  commit(flight.plan, *result);
   return {};
 }
 
 void EngineLoop::commit(const StepPlan& plan, const StepResult& result) {
   ++current_.steps;
-  scheduler_.advance(plan);
+  scheduler_.settle(plan);
   keep_prompt_rows(plan, result);
   for (std::size_t row = 0; row < plan.num_sampled(); ++row) {
     const auto& sequence = plan.sequences[plan.rows[row].entry].sequence;
+    if (sequence->ended) continue;  // before this step was over
     try {
       accept_token(plan, result, row);
     } catch (const std::bad_alloc&) {
@@ -102,7 +134,7 @@ void EngineLoop::commit(const StepPlan& plan, const StepResult& result) {
     }
   }
   for (const PlannedSequence& entry : plan.sequences) {
-    if (!entry.sequence->job || entry.sequence->remaining() > 0) continue;
+    if (!entry.sequence->job || entry.sequence->ended || entry.context() < entry.sequence->size()) continue;
     scheduler_.finish(entry.sequence);
     outbox_.push_back({entry.sequence, {}});
   }
@@ -113,8 +145,8 @@ void EngineLoop::commit(const StepPlan& plan, const StepResult& result) {
 void EngineLoop::keep_prompt_rows(const StepPlan& plan, const StepResult& result) {
   for (std::size_t row = plan.num_sampled(); row < plan.rows.size(); ++row) {
     const PlannedRow& planned = plan.rows[row];
-    if (planned.next_id < 0) continue;
     const auto& sequence = plan.sequences[planned.entry].sequence;
+    if (planned.next_id < 0 || sequence->ended) continue;
     sequence->prompt_rows[static_cast<std::size_t>(planned.position) + 1] = result.logprobs[row];
   }
   for (const PlannedSequence& entry : plan.sequences) {
@@ -152,14 +184,16 @@ void EngineLoop::end_all(std::vector<InboxItem>& leftover, const std::string& fa
   flush();
 }
 
+void EngineLoop::read_counters(Download& counters) {
+  for (std::size_t layer = 0; layer < current_.layers.size(); ++layer)
+    if (store_.group_of(static_cast<int>(layer)) >= 0)
+      current_.layers[layer].counters = store_.counters(counters, static_cast<int>(layer));
+  counters_read_ = std::chrono::steady_clock::now();
+}
+
 void EngineLoop::publish() {
-  const auto now = std::chrono::steady_clock::now();
-  if (scheduler_.idle() || now - counters_read_ > kCounterInterval) {
-    for (std::size_t layer = 0; layer < current_.layers.size(); ++layer)
-      if (store_.group_of(static_cast<int>(layer)) >= 0)
-        current_.layers[layer].counters = store_.counters(static_cast<int>(layer));
-    counters_read_ = now;
-  }
+  if (scheduler_.idle() && !flight_) read_counters(*store_.begin_counters());
+  current_.host_seconds = host_.seconds();
   const PoolUse use = ledger_.use(0);
   current_.running = scheduler_.num_running();
   current_.pages_total = use.total;

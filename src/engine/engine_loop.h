@@ -1,6 +1,10 @@
 // EngineLoop: the engine's thread. Receives what others put into the inbox, and as long as there is work runs
 //
-//   plan = scheduler.plan();  result = runner.run(plan);  commit(plan, result);
+//   plan = scheduler.plan();  launch(plan);  commit(plan, what it drew);
+//
+// On a device that works by itself the commit of a step comes after the launch of the next, so the host's work costs no
+// time: the next plan names the tokens that are being drawn by their place. What a sequence computes beyond its end is
+// thrown away.
 //
 // Statistics are published before events are pushed, so that who has read an event finds it counted. A step that fails
 // ends everything: each request with one sentence, and the inbox is closed with it.
@@ -8,6 +12,7 @@
 
 #include <chrono>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,14 +21,16 @@
 #include "engine/inbox.h"
 #include "engine/runner.h"
 #include "engine/scheduler.h"
+#include "engine/thread_clock.h"
 
 namespace octavo {
 
 class EngineLoop {
  public:
   // All of these are used until the destructor has returned.
+  // overlaps: whether a step is planned while the one before is under way.
   EngineLoop(const KvStore& store, Runner& runner, Inbox& inbox, const SchedulerLimits& limits, int vocab,
-             int num_layers);
+             int num_layers, bool overlaps);
   ~EngineLoop();  // cancels what runs
 
   EngineStats stats() const;  // but for what still waits in the inbox
@@ -34,14 +41,24 @@ class EngineLoop {
     TokenEvent event;  // for a request; a logits job ends well without one
   };
 
+  // A step that was launched and whose results have not been looked at.
+  struct Flight {
+    StepPlan plan;
+    LaunchedStep step;
+    std::unique_ptr<Download> counters;  // the cache's, or null: every now and then
+  };
+
   void run();
-  void receive(std::vector<InboxItem>& items);
+  Status receive(std::vector<InboxItem>& items);
   Status step();
+  Status launch(StepPlan plan);
+  Status land();
   void commit(const StepPlan& plan, const StepResult& result);
   void keep_prompt_rows(const StepPlan& plan, const StepResult& result);
   void accept_token(const StepPlan& plan, const StepResult& result, std::size_t row);
   void end(const std::shared_ptr<Sequence>& sequence, FinishReason reason, const std::string& failure);
   void end_all(std::vector<InboxItem>& leftover, const std::string& failure);
+  void read_counters(Download& counters);
   void publish();
   void flush();
 
@@ -51,8 +68,11 @@ class EngineLoop {
   const int vocab_;
   KvLedger ledger_;
   Scheduler scheduler_;
+  const bool overlaps_;
+  std::optional<Flight> flight_;
   std::vector<Delivery> outbox_;
   EngineStats current_;  // the loop's own
+  ThreadClock host_;     // stopped while the device's work is waited for, or done by this thread
   std::chrono::steady_clock::time_point counters_read_;
   mutable std::mutex stats_mutex_;
   EngineStats published_;

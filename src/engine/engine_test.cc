@@ -163,6 +163,36 @@ TEST(Engine, AStepThatFailsEndsEveryRequestAndRefusesNewOnes) {
   EXPECT_EQ(fake->logits(counting(4), {}).error().message(), answer.failure);
 }
 
+TEST(Engine, ADeviceThatFailsEndsEveryRequestAndRefusesNewOnes) {
+  for (const bool works_alone : {false, true}) {
+    FakeEngine fake = make({.works_alone = works_alone}, small_config(64));
+    EXPECT_EQ(ask(*fake.engine, greedy(counting(8), 3)).tokens.size(), 3u);
+    fake.backend->device().failure = "the fake GPU has failed: an illegal address";
+    const Answer answer = ask(*fake.engine, greedy(counting(20), 0));
+    EXPECT_EQ(answer.finish, FinishReason::failed);
+    EXPECT_EQ(answer.failure,
+              "the engine has stopped because a step failed (the fake GPU has failed: an illegal address); it must be "
+              "started again");
+    EXPECT_EQ(fake->submit(greedy(counting(20))).error().message(), answer.failure);
+  }
+}
+
+TEST(Engine, DecodeStepsAreRecordedAtStartForEachBatchAndReplayed) {
+  FakeEngine fake = make({.batch_step = 4}, small_config(64));
+  EXPECT_EQ(fake.backend->device().recordings, 2);  // 4 and 8 of at most 8 sequences
+  const int before = fake.model->forwards;
+  expect_same(ask(*fake.engine, greedy(counting(8), 9)), expected_answer(*fake.model, greedy(counting(8), 9), 128));
+  EXPECT_EQ(fake.backend->device().recordings, 2);
+  EXPECT_EQ(fake.backend->device().replays, 8);  // all but the prompt's step
+  EXPECT_EQ(fake.model->forwards - before, 9);
+}
+
+TEST(Engine, AStepThatCannotBeRecordedIsComputedAllTheSame) {
+  FakeEngine fake = make({.records = false}, small_config(64));
+  expect_same(ask(*fake.engine, greedy(counting(8), 9)), expected_answer(*fake.model, greedy(counting(8), 9), 128));
+  EXPECT_EQ(fake.backend->device().replays, 0);
+}
+
 TEST(Engine, ATokenThatDoesNotExistFailsItsRequestAlone) {
   FakeEngine fake = make({}, small_config(64));
   fake.backend->ops().out_of_range = true;

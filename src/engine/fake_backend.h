@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -39,6 +40,19 @@ inline float log_softmax(std::span<const float> logits, std::int32_t id) {
   return static_cast<float>(logits[static_cast<std::size_t>(id)] - std::log(sum));
 }
 
+class KeptWork final : public Recording {
+ public:
+  KeptWork(std::function<void()> work, std::atomic<int>& replays) : work_(std::move(work)), replays_(replays) {}
+  void replay() override {
+    ++replays_;
+    work_();
+  }
+
+ private:
+  std::function<void()> work_;
+  std::atomic<int>& replays_;
+};
+
 class FakeDevice final : public Device {
  public:
   std::string describe() const override { return "fake"; }
@@ -61,10 +75,20 @@ class FakeDevice final : public Device {
     if (!to.empty()) std::memcpy(to.data(), from, to.size());
   }
   void synchronize() override {}
-  Result<std::unique_ptr<Recording>> record(std::function<void()>) override {
-    return Error("not here", ErrorKind::unsupported);
+  bool asynchronous() const override { return works_alone; }
+  Status status() const override { return failure.empty() ? Status() : Error(failure, ErrorKind::unavailable); }
+  Result<std::unique_ptr<Recording>> record(std::function<void()> work) override {
+    work();
+    ++recordings;
+    if (!records) return Error("this work cannot be captured", ErrorKind::unsupported);
+    return std::unique_ptr<Recording>(std::make_unique<KeptWork>(std::move(work), replays));
   }
 
+  bool works_alone = false;  // steps overlap
+  bool records = true;
+  std::string failure;
+  int recordings = 0;
+  std::atomic<int> replays = 0;
   std::size_t available = std::size_t{64} << 20;
   std::size_t largest = std::size_t{1} << 32;
 };
@@ -73,6 +97,12 @@ class FakeOps final : public NullOps {
  public:
   FakeOps() : NullOps(*this) {}
   QuerySpec query_spec(const KvFormat&) const override { return {}; }
+
+  void gather(const GatherArgs& args) override {
+    for (std::int64_t i = 0; i < args.index.elements(); ++i)
+      std::memcpy(args.out.rows(i, 1).raw(), args.x.rows(args.index.data<std::int32_t>()[i], 1).raw(),
+                  static_cast<std::size_t>(args.out.rows(i, 1).bytes()));
+  }
 
   void sample(const SampleArgs& args) override {
     for (std::int64_t row = 0; row < args.logits.size(0); ++row) {
@@ -125,6 +155,11 @@ class FakeBackend final : public Backend {
     return {};
   }
   Status supports_compute(DType) const override { return {}; }
+  int recorded_batch(int num_seqs) const override {
+    return batch_step == 0 ? 0 : (num_seqs + batch_step - 1) / batch_step * batch_step;
+  }
+
+  int batch_step = 1;  // decode steps are padded to multiples of it; 0: not recorded
 
  private:
   FakeDevice device_;

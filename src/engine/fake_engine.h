@@ -32,14 +32,19 @@ struct FakeEngineSpec {
   std::vector<int> windows = {0};
   std::vector<std::int32_t> eos = {};
   int throw_at = -1;
+  bool works_alone = false;  // the device: steps overlap
+  bool records = true;       // and keeps recordings
+  int batch_step = 1;        // decode steps are padded to multiples of it
 };
 
 inline Result<FakeEngine> make_fake_engine(const FakeEngineSpec& spec, const EngineConfig& config) {
   log::set_level(log::Level::error);
   auto model = std::make_unique<FakeModel>(spec.vocab, spec.max_positions, spec.windows);
   model->mutable_spec().eos = spec.eos;
-  model->throw_at = spec.throw_at;
   auto backend = std::make_unique<FakeBackend>();
+  backend->device().works_alone = spec.works_alone;
+  backend->device().records = spec.records;
+  backend->batch_step = spec.batch_step;
   FakeEngine fake{.model = model.get(), .backend = backend.get(), .engine = nullptr};
   LoadedModel loaded;
   loaded.available_bytes = backend->device().memory().available_bytes;
@@ -48,6 +53,7 @@ inline Result<FakeEngine> make_fake_engine(const FakeEngineSpec& spec, const Eng
   auto engine = make_local_engine(std::make_shared<LoadedModel>(std::move(loaded)), config);
   if (!engine) return engine.error();
   fake.engine = *std::move(engine);
+  if (spec.throw_at >= 0) fake.model->throw_at = fake.model->forwards + spec.throw_at;  // not counting those at start
   return fake;
 }
 

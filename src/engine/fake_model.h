@@ -59,8 +59,9 @@ class FakeModel final : public Model {
     if (number == throw_at) throw std::runtime_error("the fake device fell off");
     write(step);
     for (std::int64_t row = 0; row < rows; ++row)
-      fill(read_back(step, step.sampled_rows.data<std::int32_t>()[row]),
-           std::span(logits.data<float>() + row * spec_.vocab, static_cast<std::size_t>(spec_.vocab)));
+      if (!is_padding(step, step.sampled_rows.data<std::int32_t>()[row]))
+        fill(read_back(step, step.sampled_rows.data<std::int32_t>()[row]),
+             std::span(logits.data<float>() + row * spec_.vocab, static_cast<std::size_t>(spec_.vocab)));
     max_tokens_seen = std::max(max_tokens_seen.load(), step.batch.num_tokens);
     return logits;
   }
@@ -87,6 +88,11 @@ class FakeModel final : public Model {
  private:
   // While the arena is measured there is nothing to read.
   static bool measuring(const Step& step) { return dynamic_cast<const FakeOps*>(&step.ops) == nullptr; }
+
+  // A row that the engine made up lies in the sink page.
+  static bool is_padding(const Step& step, std::int32_t row) {
+    return step.groups.front().slots.data<std::int32_t>()[row] < step.store.spec().page_size;
+  }
 
   static std::uint64_t absorb(std::uint64_t state, Record record) {
     return mixed(mixed(state, static_cast<std::uint64_t>(record.token) + 1),

@@ -68,14 +68,16 @@ Status LocalEngine::start(std::unique_ptr<KvStore> store, const std::vector<Atte
     if (id >= 0 && id < spec().vocab) eos_.push_back(id);
   const RunnerParts parts{*loaded_->backend, *loaded_->model, *store_, loaded_->compute, group_shapes};
   OCTAVO_TRY(runner_, Runner::create(parts, limits));
+  OCTAVO_TRY(runner_->record_decodes());
   facts_.activation_bytes = runner_->activation_bytes();
   facts_.kv_cache_bytes = store_->bytes();
   const SchedulerLimits scheduler{.max_tokens = limits.max_tokens,
                                   .max_seqs = config_.max_num_seqs,
                                   .max_rows = limits.max_rows,
                                   .prefix_caching = config_.prefix_caching};
-  loop_ = std::make_unique<EngineLoop>(*store_, *runner_, inbox_, scheduler, spec().vocab,
-                                       static_cast<int>(spec().layers.size()));
+  loop_ =
+      std::make_unique<EngineLoop>(*store_, *runner_, inbox_, scheduler, spec().vocab,
+                                   static_cast<int>(spec().layers.size()), loaded_->backend->device().asynchronous());
   return {};
 }
 

@@ -8,9 +8,12 @@ namespace {
 
 void write_tokens(StepPlan& plan) {
   for (const PlannedSequence& entry : plan.sequences) {
-    const auto begin = entry.sequence->tokens.begin() + entry.first;
-    plan.ids.insert(plan.ids.end(), begin, begin + entry.count);
-    for (int i = 0; i < entry.count; ++i) plan.positions.push_back(entry.first + i);
+    const Sequence& sequence = *entry.sequence;
+    for (int position = entry.first; position < entry.context(); ++position) {
+      const bool known = position < sequence.size();
+      plan.ids.push_back(known ? sequence.tokens[static_cast<std::size_t>(position)] : drawn_id(sequence.drawn_row));
+      plan.positions.push_back(position);
+    }
   }
 }
 
@@ -33,8 +36,8 @@ void write_sampled_rows(StepPlan& plan) {
     const PlannedSequence& entry = plan.sequences[e];
     const Sequence& sequence = *entry.sequence;
     row += entry.count;
-    if (entry.context() < sequence.size() || sequence.job) continue;
-    sequence.sampler.append_row(plan.sampling, sequence.size(), sequence.generated());
+    if (entry.context() < sequence.planned_size() || sequence.job) continue;
+    sequence.sampler.append_row(plan.sampling, sequence.planned_size(), sequence.planned_generated());
     plan.rows.push_back(
         {.entry = e, .token_row = row - 1, .position = entry.context() - 1, .top = sequence.logprobs.value_or(-1)});
   }

@@ -1,26 +1,12 @@
 #include "engine/runner.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "base/log.h"
 #include "engine/null_ops.h"
-#include "engine/request_check.h"
 
 namespace octavo {
-namespace {
-
-constexpr const char* kPurpose = "the results of a step";
-constexpr float kLogprobFloor = -9999.0f;  // JSON has no infinity
-
-float floored(float logprob) { return logprob >= kLogprobFloor ? logprob : kLogprobFloor; }
-
-template <class T>
-std::vector<T> downloaded(Device& device, const Tensor& tensor) {
-  std::vector<T> values(static_cast<std::size_t>(tensor.elements()));
-  device.download(std::as_writable_bytes(std::span(values)), tensor.raw());
-  return values;
-}
-
-}  // namespace
 
 Result<std::unique_ptr<Runner>> Runner::create(const RunnerParts& parts, const StepLimits& limits) {
   OCTAVO_TRY(auto inputs, StepInputs::create(parts.backend.device(), limits));
@@ -63,8 +49,9 @@ Result<std::size_t> Runner::measure(const RunnerParts& parts, const StepLimits& 
 }
 
 Status Runner::ensure_rows(int max_rows) {
+  recorded_.clear();  // they know where inputs and activations were
   OCTAVO_TRY(inputs_->ensure_rows(max_rows));
-  OCTAVO_TRY(allocate_outputs());
+  OCTAVO_TRY(outputs_.ensure_rows(this->max_rows()));
   OCTAVO_TRY(const std::size_t needed, measure(parts_, inputs_->limits()));
   if (needed <= activation_bytes_) return {};
   OCTAVO_TRY(arena_, Arena::reserve(parts_.backend.device(), needed));
@@ -72,107 +59,79 @@ Status Runner::ensure_rows(int max_rows) {
   return {};
 }
 
-Status Runner::allocate_outputs() {
-  Device& device = parts_.backend.device();
-  const auto bytes = static_cast<std::size_t>(max_rows()) * sizeof(std::int32_t);
-  OCTAVO_TRY(token_memory_.ensure(device, bytes, kPurpose));
-  OCTAVO_TRY(chosen_memory_.ensure(device, bytes, kPurpose));
-  OCTAVO_TRY(rank_memory_.ensure(device, bytes, kPurpose));
-  OCTAVO_TRY(top_id_memory_.ensure(device, bytes * kMaxLogprobs, kPurpose));
-  return top_value_memory_.ensure(device, bytes * kMaxLogprobs, kPurpose);
+Status Runner::record_decodes() {
+  const int most = inputs_->limits().max_seqs;
+  for (int num_seqs = 1; num_seqs <= most; ++num_seqs) {
+    const int batch = recorded_batch(num_seqs);
+    if (batch == 0 || recorded_.contains(batch)) continue;
+    OCTAVO_TRY(inputs_->upload(StepPlan{}, batch));
+    replay(batch);
+  }
+  parts_.backend.device().synchronize();
+  return parts_.backend.device().status();
 }
 
-Result<StepResult> Runner::run(const StepPlan& plan) {
-  Device& device = parts_.backend.device();
+// The backend's batch, or the largest that the limits allow.
+int Runner::recorded_batch(int num_seqs) const {
+  const StepLimits& limits = inputs_->limits();
+  const int most = std::min({limits.max_seqs, limits.max_tokens, limits.max_rows});
+  const int batch = std::min(parts_.backend.recorded_batch(num_seqs), most);
+  return batch >= num_seqs ? batch : 0;
+}
+
+int Runner::recorded_batch(const StepPlan& plan) const {
+  const std::size_t num_seqs = plan.sequences.size();
+  const bool draws_each = plan.num_sampled() == num_seqs && plan.rows.size() == num_seqs;
+  if (static_cast<std::size_t>(plan.num_decodes) != num_seqs || !draws_each) return 0;
+  return recorded_batch(plan.num_decodes);
+}
+
+// All that a recording holds. Its inputs lie in device memory, where upload() has brought them.
+Tensor Runner::forward() {
   Ops& ops = parts_.backend.ops();
-  OCTAVO_TRY(inputs_->upload(plan));
+  const BatchView batch = inputs_->batch();
+  ops.gather(inputs_->id_gathering());
   for (std::size_t group = 0; group < plans_.size(); ++group)
-    ops.plan_attention({.batch = inputs_->batch(), .shape = parts_.group_shapes[group], .plan = *plans_[group]});
+    ops.plan_attention({.batch = batch, .shape = parts_.group_shapes[group], .plan = *plans_[group]});
   const Arena::Scope scope(arena_);
   Step step = make_step(ops, arena_);
-  const Tensor logits = parts_.model.forward(step);
-  StepResult result;
-  if (!plan.rows.empty()) {
-    check(logits.size(0) == std::ssize(plan.rows), "the model gives a row of logits for each that was asked for");
-    sample(plan, logits, result);
-    log_probs(plan, logits, result);
-    download_logits(plan, logits);
+  return parts_.model.forward(step);
+}
+
+Tensor Runner::replay(int num_seqs) {
+  const auto [place, is_new] = recorded_.try_emplace(num_seqs);
+  Recorded& recorded = place->second;
+  if (recorded.recording) {
+    recorded.recording->replay();
+    return recorded.logits;
   }
-  device.synchronize();
+  if (!is_new) return forward();
+  auto recording = parts_.backend.device().record([this, &recorded] { recorded.logits = forward(); });
+  if (recording)
+    recorded.recording = *std::move(recording);
+  else
+    log::warn("decode steps are not replayed", {{"sequences", num_seqs}, {"why", recording.error().message()}});
+  return recorded.logits;  // recording runs the work too, even where it fails
+}
+
+Result<LaunchedStep> Runner::launch(const StepPlan& plan) {
+  const int batch = recorded_batch(plan);
+  OCTAVO_TRY(inputs_->upload(plan, batch));
+  const Tensor logits = batch > 0 ? replay(batch) : forward();
+  check(plan.rows.empty() || logits.size(0) == std::max<std::int64_t>(batch, std::ssize(plan.rows)),
+        "the model gives a row of logits for each that was asked for");
+  return outputs_.launch(plan, logits, *inputs_);
+}
+
+Result<StepResult> Runner::collect(const StepPlan& plan, LaunchedStep step) {
+  StepResult result = step.collect(plan);
+  OCTAVO_TRY(parts_.backend.device().status());
   return result;
 }
 
-void Runner::sample(const StepPlan& plan, const Tensor& logits, StepResult& result) {
-  const auto sampled = static_cast<std::int64_t>(plan.num_sampled());
-  if (sampled == 0) return;
-  SampleArgs args = inputs_->sampling();
-  args.logits = logits.rows(0, sampled);
-  args.out = Tensor(token_memory_.data(), DType::i32, {sampled});
-  parts_.backend.ops().sample(args);
-  result.tokens = downloaded<std::int32_t>(parts_.backend.device(), args.out);
-}
-
-void Runner::log_probs(const StepPlan& plan, const Tensor& logits, StepResult& result) {
-  const auto wanted = [](const PlannedRow& row) { return row.top >= 0; };
-  if (std::none_of(plan.rows.begin(), plan.rows.end(), wanted)) return;
-  result.logprobs.resize(plan.rows.size());
-  std::vector<std::int32_t> known;  // of the extra rows; the sampled ones lie on the device already
-  for (std::size_t row = plan.num_sampled(); row < plan.rows.size(); ++row)
-    known.push_back(std::max(plan.rows[row].next_id, 0));
-  if (!known.empty())
-    parts_.backend.device().upload(token_memory_.data() + plan.num_sampled() * sizeof(std::int32_t),
-                                   std::as_bytes(std::span(known)));
-  for (std::size_t begin = 0; begin < plan.rows.size();) {
-    std::size_t end = begin;
-    while (end < plan.rows.size() && wanted(plan.rows[end])) ++end;
-    if (end > begin) run_log_probs(plan, logits, begin, end, result);
-    begin = std::max(end, begin + 1);
-  }
-}
-
-// Rows [begin, end) all want some; they are asked for as many as the most demanding one.
-void Runner::run_log_probs(const StepPlan& plan, const Tensor& logits, std::size_t begin, std::size_t end,
-                           StepResult& result) {
-  Device& device = parts_.backend.device();
-  const auto first = static_cast<std::int64_t>(begin);
-  const auto count = static_cast<std::int64_t>(end - begin);
-  std::int64_t top = 0;
-  for (std::size_t row = begin; row < end; ++row) top = std::max<std::int64_t>(top, plan.rows[row].top);
-  top = std::min(top, logits.size(1));
-
-  LogProbsArgs args;
-  args.logits = logits.rows(first, count);
-  args.ids = Tensor(token_memory_.data(), DType::i32, {first + count}).rows(first, count);
-  args.chosen = Tensor(chosen_memory_.data(), DType::f32, {count});
-  args.rank = Tensor(rank_memory_.data(), DType::i32, {count});
-  if (top > 0) {
-    args.top_ids = Tensor(top_id_memory_.data(), DType::i32, {count, top});
-    args.top_values = Tensor(top_value_memory_.data(), DType::f32, {count, top});
-  }
-  parts_.backend.ops().log_probs(args);
-
-  const auto chosen = downloaded<float>(device, args.chosen);
-  const auto rank = downloaded<std::int32_t>(device, args.rank);
-  const auto top_ids = top > 0 ? downloaded<std::int32_t>(device, args.top_ids) : std::vector<std::int32_t>();
-  const auto top_values = top > 0 ? downloaded<float>(device, args.top_values) : std::vector<float>();
-  for (std::size_t i = 0; i < end - begin; ++i) {
-    TokenLogprobs& out = result.logprobs[begin + i];
-    out.logprob = floored(chosen[i]);
-    out.rank = rank[i];
-    const auto wanted = std::min<std::int64_t>(plan.rows[begin + i].top, top);
-    for (std::int64_t j = 0; j < wanted; ++j) {
-      const auto at = i * static_cast<std::size_t>(top) + static_cast<std::size_t>(j);
-      out.top.emplace_back(top_ids[at], floored(top_values[at]));
-    }
-  }
-}
-
-void Runner::download_logits(const StepPlan& plan, const Tensor& logits) {
-  const auto vocab = static_cast<std::size_t>(logits.size(1));
-  for (std::size_t row = plan.num_sampled(); row < plan.rows.size(); ++row)
-    if (float* to = plan.rows[row].logits_to)
-      parts_.backend.device().download(std::as_writable_bytes(std::span(to, vocab)),
-                                       logits.rows(static_cast<std::int64_t>(row), 1).raw());
+Result<StepResult> Runner::run(const StepPlan& plan) {
+  OCTAVO_TRY(LaunchedStep step, launch(plan));
+  return collect(plan, std::move(step));
 }
 
 }  // namespace octavo

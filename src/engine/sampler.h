@@ -32,6 +32,8 @@ class Sampler {
   // The row of the token at `position`, of which num_generated came before.
   void append_row(SampleBatch& batch, int position, int num_generated) const;
   void accept(std::int32_t token);
+  // Whether the next draw depends on the tokens before it, not only on their number.
+  bool needs_history() const { return penalised_; }
 
  private:
   void note(std::int32_t token, std::int32_t times);

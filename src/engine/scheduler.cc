@@ -22,7 +22,7 @@ namespace {
 int rows_of(const Sequence& sequence, int first, int count) {
   const int end = first + count;
   const int extra = std::max(0, std::min(end, sequence.extra_rows_end()) - std::max(first, sequence.rows_done));
-  const bool sampled = end == sequence.size() && !sequence.job;
+  const bool sampled = end == sequence.planned_size() && !sequence.job;
   return extra + (sampled ? 1 : 0);
 }
 
@@ -96,9 +96,11 @@ StepPlan Scheduler::plan() {
   // After a preemption there is no room for newcomers, and the victim would be the first of them.
   while (!draft.preempted && !waiting_.empty() && num_running() < limits_.max_seqs && draft.tokens_left > 0) {
     const std::shared_ptr<Sequence> first = *waiting_.begin();
-    if (!admit(draft, first)) break;
+    // Preempted while its last step is under way: its tokens are not all known.
+    if (first->steps_under_way > 0 || !admit(draft, first)) break;
   }
-  check(!draft.entries.empty() || (running_.empty() && waiting_.empty()), "the first in order always makes progress");
+  check(!draft.entries.empty() || steps_under_way_ > 0 || (running_.empty() && waiting_.empty()),
+        "the first in order always makes progress");
   return write_plan(std::move(draft.entries), ledger_);
 }
 
@@ -178,7 +180,7 @@ bool Scheduler::has_room(const Sequence& newcomer) const {
     const PoolUse use = ledger_.use(pool);
     if (group.lifetime == Lifetime::full) {
       const auto missing = [&](const Sequence& s) {
-        return live_pages(group, s.size(), page_size, 0) -
+        return live_pages(group, s.planned_size(), page_size, 0) -
                static_cast<std::int64_t>(ledger_.pages(s.cache, pool).size());
       };
       std::int64_t wanted = missing(newcomer) + num_running();
@@ -216,13 +218,30 @@ bool Scheduler::admit(Draft& draft, const std::shared_ptr<Sequence>& sequence) {
 }
 
 void Scheduler::advance(const StepPlan& plan) {
+  ++steps_under_way_;
   for (const PlannedSequence& entry : plan.sequences) {
     Sequence& sequence = *entry.sequence;
+    ++sequence.steps_under_way;
+    sequence.drawn_row = -1;
     sequence.computed = entry.context();
     if (sequence.computed >= sequence.prompt_size) sequence.prompt_done = true;
     if (limits_.prefix_caching) sequence.extend_chain(ledger_.page_size());
     ledger_.commit(sequence.cache, sequence.computed, sequence.chain);
   }
+  for (std::size_t row = 0; row < plan.num_sampled(); ++row)
+    plan.sequences[plan.rows[row].entry].sequence->drawn_row = static_cast<int>(row);
+}
+
+void Scheduler::settle(const StepPlan& plan) {
+  --steps_under_way_;
+  for (const PlannedSequence& entry : plan.sequences)
+    if (--entry.sequence->steps_under_way == 0) entry.sequence->drawn_row = -1;
+}
+
+bool Scheduler::needs_tokens() const {
+  return std::any_of(running_.begin(), running_.end(), [](const std::shared_ptr<Sequence>& sequence) {
+    return sequence->drawn_row >= 0 && sequence->sampler.needs_history();
+  });
 }
 
 }  // namespace octavo

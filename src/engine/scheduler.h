@@ -45,13 +45,19 @@ class Scheduler {
   // Everything there is, for an end that concerns all.
   std::vector<std::shared_ptr<Sequence>> take_all();
 
+  // May be asked again before the step before is settled: a token that is being drawn then stands for itself.
   StepPlan plan();
-  // The planned tokens have been computed: their pages may be shared from now on.
+  // The step was launched. What the device is given from now on comes after it, so its pages may be shared.
   void advance(const StepPlan& plan);
+  // What the step draws is known, and is about to be accepted.
+  void settle(const StepPlan& plan);
+  // Whether a sequence's next draw needs the tokens themselves, so that no step can be planned before they are known.
+  bool needs_tokens() const;
   // This sequence has ended.
   void finish(const std::shared_ptr<Sequence>& sequence);
 
   int num_running() const { return static_cast<int>(running_.size()); }
+  int steps_under_way() const { return steps_under_way_; }
   int num_waiting() const { return static_cast<int>(waiting_.size() + held_.size()); }
   bool idle() const { return running_.empty() && waiting_.empty() && held_.empty(); }
   const SchedulerCounts& counts() const { return counts_; }
@@ -76,6 +82,7 @@ class Scheduler {
   Order running_;
   Order waiting_;
   std::vector<std::shared_ptr<Sequence>> held_;  // wait for their leader's prompt
+  int steps_under_way_ = 0;
   SchedulerCounts counts_;
 };
 

@@ -41,6 +41,7 @@ class SchedulerTest : public testing::Test {
       text += (text.empty() ? "" : " ") + entry.sequence->id + ":" + std::to_string(entry.count);
     ledger_->check_invariants();
     scheduler_->advance(plan);
+    scheduler_->settle(plan);
     for (std::size_t row = 0; row < plan.num_sampled(); ++row) {
       const auto sequence = plan.sequences[plan.rows[row].entry].sequence;
       if (sequence->accept(1, {}).finish) scheduler_->finish(sequence);

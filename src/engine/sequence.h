@@ -55,19 +55,25 @@ struct Sequence {
   PageHash root;
   std::vector<PageHash> chain;  // names of the full pages of `tokens`
 
-  SequenceId cache = -1;  // -1: holds no pages
-  int computed = 0;       // tokens whose K and V are in the cache
-  int rows_done = 0;      // positions whose extra row (prompt logprobs, logits) was delivered
-  int cached_tokens = 0;  // of the prompt, found in the cache at first admission
+  SequenceId cache = -1;    // -1: holds no pages
+  int computed = 0;         // tokens whose K and V are in the cache once the device has done what it was given
+  int steps_under_way = 0;  // launched and not settled
+  int drawn_row = -1;       // of the last of them: the sampled row that draws the next token; -1: none does
+  int rows_done = 0;        // positions whose extra row (prompt logprobs, logits) was delivered
+  int cached_tokens = 0;    // of the prompt, found in the cache at first admission
   bool admitted_before = false;
   bool prompt_done = false;  // the whole prompt was in the cache once
   bool ended = false;
   bool first_event = true;
 
   int size() const { return static_cast<int>(tokens.size()); }
-  int remaining() const { return size() - computed; }
   int generated() const { return size() - prompt_size; }
-  bool decoding() const { return generated() > 0 && remaining() == 1; }
+  // With the token that is being drawn, as if it does not end the sequence.
+  int planned_size() const { return size() + (drawn_row >= 0 ? 1 : 0); }
+  int planned_generated() const { return planned_size() - prompt_size; }
+  // Tokens to compute; none once the last token that there may be is being drawn.
+  int remaining() const { return drawn_row >= 0 && planned_generated() >= max_tokens ? 0 : planned_size() - computed; }
+  bool decoding() const { return planned_generated() > 0 && remaining() == 1; }
   // Positions below this need a row of logits of their own.
   int extra_rows_end() const { return job ? size() : prompt_logprobs ? prompt_size - 1 : 0; }
   bool cancelled() const { return queue && queue->cancelled(index); }

@@ -1,5 +1,10 @@
-// StepInputs: the device memory that one step's inputs lie in, at addresses that stay the same from step to step, and
-// the way of a plan into it. The sampling lists may grow; everything else is reserved for the largest step.
+// StepInputs: the device memory that one step's inputs lie in, and the way of a plan into it. All but page tables and
+// sampling lists lies side by side and is brought by one copy; where a piece lies follows from the numbers of tokens,
+// sequences and rows alone, so that a step recorded once can be replayed. The sampling lists may grow; everything else
+// is reserved for the largest step.
+//
+// A token that the step before draws is not known to the host when this one is launched: ids() are gathered on the
+// device from what was drawn and from the known ids.
 #pragma once
 
 #include <cstdint>
@@ -39,12 +44,16 @@ class StepInputs {
  public:
   static Result<std::unique_ptr<StepInputs>> create(Device& device, const StepLimits& limits);
 
-  Status upload(const StepPlan& plan);
+  // The views then hold padded_seqs sequences, or those of the plan for 0. Each one that the plan lacks decodes a token
+  // into the sink page, and nobody reads what is drawn for it; a plan that is padded has decodes only.
+  Status upload(const StepPlan& plan, int padded_seqs);
   Status ensure_rows(int max_rows);
 
   // Views of what upload() brought.
   BatchView batch() const { return batch_; }
   Tensor ids() const { return ids_; }
+  GatherArgs id_gathering() const { return {id_source_, id_index_, ids_.reshaped({ids_.size(0), 1})}; }
+  Tensor drawn() const { return drawn_; }  // i32 [max_rows]: where sampling leaves its tokens for the next step
   Tensor sampled_rows() const { return rows_; }
   Tensor slots(int group) const { return slots_[static_cast<std::size_t>(group)]; }
   Tensor page_table(int group) const { return page_tables_[static_cast<std::size_t>(group)]; }
@@ -56,23 +65,29 @@ class StepInputs {
   void stretch();
 
  private:
+  struct Pieces;  // the contents of the block, padding included
+
   StepInputs(Device& device, const StepLimits& limits) : device_(device), limits_(limits) {}
-  Status allocate();
-  Tensor upload_ints(const DeviceArray& to, std::span<const std::int32_t> values) const;
-  void upload_batch(const StepPlan& plan);
-  void upload_group(const StepPlan& plan, std::size_t group);
-  Status upload_sampling(const SampleBatch& sampling);
+  Status allocate_block();
+  void fill_batch(const StepPlan& plan, Pieces& pieces);
+  void fill_group(const StepPlan& plan, std::size_t group, Pieces& pieces);
+  void lay_out(const Pieces& pieces);
+  Tensor put(std::span<const std::byte> bytes, DType dtype, std::int64_t count);
+  Tensor put_ints(std::span<const std::int32_t> values);
+  Status upload_lists(const SampleBatch& sampling);
 
   Device& device_;
   StepLimits limits_;
-  DeviceArray id_memory_, position_memory_, start_memory_, context_memory_, row_memory_;
-  std::vector<DeviceArray> slot_memory_, table_memory_;
-  DeviceArray setting_memory_, bias_id_memory_, bias_value_memory_, seen_id_memory_, seen_count_memory_;
+  DeviceArray block_;               // drawn tokens, then the pieces
+  std::vector<std::byte> staging_;  // the pieces on the host
+  DeviceArray id_memory_;
+  std::vector<DeviceArray> table_memory_;
+  DeviceArray bias_id_memory_, bias_value_memory_, seen_id_memory_, seen_count_memory_;
   // What each row of the page tables holds, so that only rows that changed are uploaded.
   std::vector<std::vector<std::vector<std::int32_t>>> table_rows_;
 
   BatchView batch_;
-  Tensor ids_, rows_;
+  Tensor drawn_, id_source_, id_index_, ids_, rows_;
   std::vector<Tensor> slots_, page_tables_;
   SampleArgs sampling_;
 };

@@ -36,10 +36,14 @@ struct PlannedRow {
   float* logits_to = nullptr;  // [vocab] on the host, or null
 };
 
+// The name of a token that the step before draws in this sampled row of its own, as no id can be.
+constexpr std::int32_t drawn_id(std::int32_t row) { return -1 - row; }
+constexpr std::int32_t drawn_row(std::int32_t id) { return -1 - id; }
+
 struct StepPlan {
   std::vector<PlannedSequence> sequences;  // those of one token first
   int num_decodes = 0;                     // of one token
-  std::vector<std::int32_t> ids;           // [tokens]
+  std::vector<std::int32_t> ids;           // [tokens]; drawn_id() where the step before draws it
   std::vector<std::int32_t> positions;     // [tokens]
   std::vector<PlannedPages> groups;
   std::vector<PlannedRow> rows;  // the sampled ones first

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 
 #include "base/strings.h"
 
@@ -169,6 +170,18 @@ KvCounters KvStore::counters(int layer) const {
   KvCounters counters;
   device_.download(std::as_writable_bytes(std::span(&counters, 1)),
                    reinterpret_cast<const std::byte*>(layers_[static_cast<std::size_t>(layer)].view.counters));
+  return counters;
+}
+
+std::unique_ptr<Download> KvStore::begin_counters() const {
+  return device_.begin_download(buffers_[2].data(), buffers_[2].size());
+}
+
+KvCounters KvStore::counters(Download& all, int layer) const {
+  check(group_of(layer) >= 0, "this layer has no cache");
+  const auto* place = reinterpret_cast<const std::byte*>(layers_[static_cast<std::size_t>(layer)].view.counters);
+  KvCounters counters;
+  std::memcpy(&counters, all.wait().data() + (place - buffers_[2].data()), sizeof counters);
   return counters;
 }
 

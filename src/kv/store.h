@@ -32,6 +32,9 @@ class KvStore {
   const StoreSpec& spec() const { return spec_; }
   int group_of(int layer) const;         // -1: the layer has no cache
   KvCounters counters(int layer) const;  // a copy, read from the device
+  // Those of all layers on their way to the host, without waiting for them; then one of them, once they are there.
+  std::unique_ptr<Download> begin_counters() const;
+  KvCounters counters(Download& all, int layer) const;
   std::size_t bytes() const { return bytes_; }
 
   // Everything that decides a page's bytes besides its tokens: formats, scales, transform, page size.

@@ -24,6 +24,10 @@ class Backend {
   virtual Status supports(const AttentionShape& shape) const = 0;
   // Whether activations of this dtype (bf16, f32) can be computed.
   virtual Status supports_compute(DType compute) const = 0;
+
+  // With how many sequences a step of so many decodes is recorded and replayed, the missing ones as padding; 0: steps
+  // of this size are not worth a recording.
+  virtual int recorded_batch(int num_seqs) const = 0;
 };
 
 using BackendFactory = std::function<Result<std::unique_ptr<Backend>>(int rank)>;

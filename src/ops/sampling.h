@@ -33,6 +33,7 @@ struct SampleArgs {
   Tensor bias_values;               // f32 [n]
   Tensor seen_ids;                  // i32 [m] or empty; each id once a row
   Tensor seen_counts;               // i32 [m]: times in the output; 0: in the prompt only
+  Tensor changed;                   // f32 [rows, vocab]: room for what bias and penalties change; empty without them
   Tensor out;                       // i32 [rows]
 };
 

@@ -22,6 +22,13 @@ class Recording {
   virtual void replay() = 0;
 };
 
+// Bytes on their way to the host. Work that is given to the device later does not delay them.
+class Download {
+ public:
+  virtual ~Download() = default;
+  virtual std::span<const std::byte> wait() = 0;  // valid as long as this object is
+};
+
 struct MemoryInfo {
   std::size_t total_bytes = 0;
   std::size_t available_bytes = 0;
@@ -46,9 +53,17 @@ class Device {
 
   virtual void upload(std::byte* to, std::span<const std::byte> from) = 0;
   virtual void download(std::span<std::byte> to, const std::byte* from) = 0;  // complete when it returns
+  virtual std::unique_ptr<Download> begin_download(const std::byte* from, std::size_t bytes);
   virtual void synchronize() = 0;
 
-  // Runs `work` once and keeps it. `work` must read its inputs from device memory at fixed addresses.
+  // Whether calls return before their work is done, so that the host can prepare the next step meanwhile.
+  virtual bool asynchronous() const { return false; }
+  // Ok, or why this device can work no more (a fault of the hardware or of a kernel, which lasts). To be asked after a
+  // wait and before its bytes are believed.
+  virtual Status status() const { return {}; }
+
+  // Runs `work` once, and keeps it unless that is an error. `work` must read its inputs from device memory at fixed
+  // addresses.
   virtual Result<std::unique_ptr<Recording>> record(std::function<void()> work) = 0;
 };
 

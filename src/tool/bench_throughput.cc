@@ -68,7 +68,9 @@ std::string report_text(const OrderedJson& report, const std::vector<Spread>& sp
   std::string text = "requests " + to_text(report.at("completed")) + ", concurrency " +
                      to_text(report.at("max_concurrency")) + ", " + fixed(report.at("duration").get<double>(), 3) +
                      " s: " + fixed(report.at("output_throughput").get<double>(), 1) + " output tok/s, " +
-                     fixed(report.at("total_token_throughput").get<double>(), 1) + " tok/s in all\n";
+                     fixed(report.at("total_token_throughput").get<double>(), 1) + " tok/s in all; " +
+                     to_text(report.at("steps")) + " steps, " + fixed(report.at("host_ms_per_step").get<double>(), 3) +
+                     " ms of the engine's thread a step\n";
   Table table({"ms", "mean", "p50", "p90", "p99", "max"});
   for (const Spread& spread : spreads)
     table.add({spread.name, fixed(mean(spread.values), 3), fixed(median(spread.values), 3),
@@ -77,8 +79,21 @@ std::string report_text(const OrderedJson& report, const std::vector<Spread>& sp
   return text + table.text();
 }
 
+// The engine's work between two readings of its statistics.
+struct EngineWork {
+  std::uint64_t steps = 0;
+  double host_ms = 0;  // of a step, on the engine's thread
+};
+
+EngineWork work_between(const EngineStats& before, const EngineStats& after) {
+  EngineWork work{.steps = after.steps - before.steps};
+  if (work.steps > 0)
+    work.host_ms = 1000 * (after.host_seconds - before.host_seconds) / static_cast<double>(work.steps);
+  return work;
+}
+
 OrderedJson report_json(const BenchThroughputOptions& options, const std::vector<PlannedRequest>& plan, double seconds,
-                        const std::vector<Spread>& spreads) {
+                        const std::vector<Spread>& spreads, const EngineWork& work) {
   std::int64_t inputs = 0;
   std::int64_t outputs = 0;
   for (const PlannedRequest& request : plan) {
@@ -93,7 +108,9 @@ OrderedJson report_json(const BenchThroughputOptions& options, const std::vector
                         {"total_output_tokens", outputs},
                         {"request_throughput", static_cast<double>(plan.size()) / seconds},
                         {"output_throughput", static_cast<double>(outputs) / seconds},
-                        {"total_token_throughput", static_cast<double>(inputs + outputs) / seconds}};
+                        {"total_token_throughput", static_cast<double>(inputs + outputs) / seconds},
+                        {"steps", work.steps},
+                        {"host_ms_per_step", work.host_ms}};
   for (const Spread& spread : spreads) {
     report["mean_" + spread.name + "_ms"] = mean(spread.values);
     report["median_" + spread.name + "_ms"] = median(spread.values);
@@ -128,6 +145,7 @@ Status bench_throughput(const BenchThroughputOptions& options, const BackendFact
   OCTAVO_TRY(timed_request(*engine, random_ids(options.engine.seed, plan.front().input_len, engine->spec().vocab),
                            std::min(plan.front().output_len, 8)));  // warm-up
 
+  const EngineStats before = engine->stats();
   const auto start = std::chrono::steady_clock::now();
   OCTAVO_TRY(const std::vector<RequestTimes> times, run_clients(*engine, options, plan));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -137,7 +155,7 @@ Status bench_throughput(const BenchThroughputOptions& options, const BackendFact
     spreads[1].values.insert(spreads[1].values.end(), request.itl_ms.begin(), request.itl_ms.end());
   }
   if (spreads[1].values.empty()) spreads.pop_back();  // one token a request
-  const OrderedJson report = report_json(options, plan, seconds, spreads);
+  const OrderedJson report = report_json(options, plan, seconds, spreads, work_between(before, engine->stats()));
   if (!options.output_json.empty()) OCTAVO_TRY(write_file(options.output_json, to_text(report) + "\n"));
   return write_stdout(report_text(report, spreads));
 }
