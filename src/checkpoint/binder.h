@@ -98,10 +98,14 @@ class CheckpointBinder final : public Binder {
   std::unique_ptr<State> state_;
 };
 
-// Fills weights with numbers from a fixed seed (uniform in +-0.035, norms 1) in bf16: `--load-format dummy`.
+// In what a dummy of this name is kept: e4m3 for the matrices of layers where the config tells of FP8 weights, else bf16.
+DType dummy_dtype(const Quantization& quantization, const std::string& name);
+
+// Fills weights on the device with numbers from a seed (uniform in +-0.035, norms 1), the same on every device:
+// `--load-format dummy`.
 class DummyBinder final : public Binder {
  public:
-  DummyBinder(Device& device, RankOf rank, std::uint64_t seed);
+  DummyBinder(Device& device, RankOf rank, std::uint64_t seed, Quantization quantization = {});
   ~DummyBinder() override;
 
   Status weight(Weight& target, std::span<const PartRequest> parts, std::int64_t in) override;

@@ -1,99 +1,102 @@
-#include <array>
-#include <cstring>
 #include <utility>
 
 #include "checkpoint/binder.h"
 #include "checkpoint/shard.h"
 #include "checkpoint/weight_memory.h"
-#include "tensor/float8.h"
+#include "tensor/random_matrix.h"
 
 namespace octavo {
 namespace {
 
-constexpr float kSpread = 0.035f;
-constexpr std::size_t kLevels = 4096;
-constexpr std::uint64_t kPerHash = 4;  // numbers from one hash of 64 bits, 12 bits each
-
-// Evenly spaced numbers in +-kSpread: a look-up is cheaper than a conversion, and fills more than a GB/s.
-std::array<std::uint16_t, kLevels> make_levels() {
-  std::array<std::uint16_t, kLevels> levels{};
-  for (std::size_t i = 0; i < kLevels; ++i)
-    levels[i] = bf16_from_f32((2 * static_cast<float>(i) + 1 - kLevels) / kLevels * kSpread);
-  return levels;
-}
-
-// A hash of a counter (splitmix64's finalizer): any element can be made alone, so shards equal cuts of the whole.
-std::uint64_t mixed(std::uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return x ^ (x >> 31);
-}
-
 std::uint64_t key_of(const std::string& name, std::uint64_t seed) {
-  std::uint64_t key = mixed(seed + 0x9E3779B97F4A7C15u);
-  for (const char c : name) key = mixed(key ^ static_cast<unsigned char>(c));
+  std::uint64_t key = mixed_bits(seed + 0x9E3779B97F4A7C15u);
+  for (const char c : name) key = mixed_bits(key ^ static_cast<unsigned char>(c));
   return key;
 }
 
 bool is_norm(const std::string& name) { return name.find("norm") != std::string::npos; }
 
+struct Share {
+  Range rows, cols;
+};
+
+Result<Share> share_of(const PartRequest& request, std::int64_t in, RankOf rank) {
+  Share share{{0, request.out}, {0, in}};
+  if (request.cut == Cut::rows) {
+    OCTAVO_TRY(share.rows, cut_range(request.out, request.unit, rank, true).in(request.name));
+  }
+  if (request.cut == Cut::columns) {
+    OCTAVO_TRY(share.cols, cut_range(in, request.unit, rank, false).in(request.name));
+  }
+  return share;
+}
+
 }  // namespace
+
+DType dummy_dtype(const Quantization& quantization, const std::string& name) {
+  const bool quantized = quantization.scheme == WeightScheme::fp8_tensor ||
+                         quantization.scheme == WeightScheme::fp8_channel ||
+                         quantization.scheme == WeightScheme::fp8_block;
+  const bool linear_of_layer = name.find("layers.") != std::string::npos && !name.ends_with(".gate");
+  return quantized && linear_of_layer ? DType::e4m3 : DType::bf16;
+}
 
 struct DummyBinder::State {
   WeightMemory memory;
   RankOf rank;
   std::uint64_t seed;
-  std::array<std::uint16_t, kLevels> levels = make_levels();
+  Quantization quantization;
 
-  std::uint16_t element(std::uint64_t hash, std::uint64_t lane) const {
-    return levels[(hash >> (16 * lane)) % kLevels];
-  }
-
-  // Elements [index, index + count) of the matrix with this key, as bf16.
-  void fill(std::uint64_t key, std::uint64_t index, std::uint64_t count, std::uint16_t* to) const {
-    const std::uint64_t end = index + count;
-    while (index < end) {
-      const std::uint64_t hash = mixed(key + index / kPerHash * 0x9E3779B97F4A7C15u);
-      if (index % kPerHash == 0 && end - index >= kPerHash) {
-        for (std::uint64_t lane = 0; lane < kPerHash; ++lane) *to++ = element(hash, lane);
-        index += kPerHash;
-      } else {
-        *to++ = element(hash, index % kPerHash);
-        ++index;
-      }
-    }
-  }
+  Status add_scales(WeightPart& part);
 };
 
-DummyBinder::DummyBinder(Device& device, RankOf rank, std::uint64_t seed)
-    : state_(new State{WeightMemory(device), rank, seed}) {}
+// One number for all, in the shape that the scheme has.
+Status DummyBinder::State::add_scales(WeightPart& part) {
+  const auto blocks = [](std::int64_t n, int size) { return (n + size - 1) / size; };
+  std::int64_t rows = 1, cols = 1;
+  if (quantization.scheme == WeightScheme::fp8_channel) {
+    part.grain = ScaleGrain::channel;
+    rows = part.values.size(0);
+  } else if (quantization.scheme == WeightScheme::fp8_block) {
+    part.grain = ScaleGrain::block;
+    part.block_rows = quantization.block_rows;
+    part.block_cols = quantization.block_cols;
+    rows = blocks(part.values.size(0), part.block_rows);
+    cols = blocks(part.values.size(1), part.block_cols);
+  } else {
+    part.grain = ScaleGrain::tensor;
+  }
+  const std::vector<float> scales(static_cast<std::size_t>(rows * cols), kRandomScale);
+  OCTAVO_TRY(const std::byte* data, memory.floats(scales));
+  part.scale =
+      part.grain == ScaleGrain::block ? Tensor(data, DType::f32, {rows, cols}) : Tensor(data, DType::f32, {rows});
+  return {};
+}
+
+DummyBinder::DummyBinder(Device& device, RankOf rank, std::uint64_t seed, Quantization quantization)
+    : state_(new State{WeightMemory(device), rank, seed, std::move(quantization)}) {}
 
 DummyBinder::~DummyBinder() = default;
 
 Status DummyBinder::weight(Weight& target, std::span<const PartRequest> parts, std::int64_t in) {
   Weight weight;
+  std::vector<RandomMatrix> matrices;
   for (const PartRequest& request : parts) {
-    Range rows{0, request.out};
-    Range cols{0, in};
-    if (request.cut == Cut::rows) {
-      OCTAVO_TRY(rows, cut_range(request.out, request.unit, state_->rank, true).in(request.name));
-    }
-    if (request.cut == Cut::columns) {
-      OCTAVO_TRY(cols, cut_range(in, request.unit, state_->rank, false).in(request.name));
-    }
-    const std::uint64_t key = key_of(request.name, state_->seed);
-    const auto write = [&](std::int64_t first, std::int64_t count, std::byte* to) {
-      for (std::int64_t r = 0; r < count; ++r) {
-        const std::int64_t index = (rows.begin + first + r) * in + cols.begin;
-        state_->fill(key, static_cast<std::uint64_t>(index), static_cast<std::uint64_t>(cols.count),
-                     reinterpret_cast<std::uint16_t*>(to) + r * cols.count);
-      }
-    };
+    OCTAVO_TRY(const Share share, share_of(request, in, state_->rank));
+    matrices.push_back({.key = key_of(request.name, state_->seed),
+                        .dtype = dummy_dtype(state_->quantization, request.name),
+                        .rows = share.rows.count,
+                        .cols = share.cols.count,
+                        .first = share.rows.begin * in + share.cols.begin,
+                        .stride = in});
+    weight.out += share.rows.count;
+    weight.in = share.cols.count;
+  }
+  OCTAVO_TRY(const std::vector<const std::byte*> places, state_->memory.random(matrices));
+  for (std::size_t i = 0; i < matrices.size(); ++i) {
     WeightPart part;
-    OCTAVO_TRY(const std::byte* data, state_->memory.make(rows.count, dtype_bytes(DType::bf16, cols.count), write));
-    part.values = Tensor(data, DType::bf16, {rows.count, cols.count});
-    weight.out += rows.count;
-    weight.in = cols.count;
+    part.values = Tensor(places[i], matrices[i].dtype, {matrices[i].rows, matrices[i].cols});
+    if (matrices[i].dtype == DType::e4m3) OCTAVO_TRY(state_->add_scales(part));
     weight.parts.push_back(std::move(part));
   }
   target = std::move(weight);
@@ -103,14 +106,12 @@ Status DummyBinder::weight(Weight& target, std::span<const PartRequest> parts, s
 Status DummyBinder::vectors(Tensor& target, std::span<const PartRequest> parts) {
   std::vector<float> stacked;
   for (const PartRequest& request : parts) {
-    Range rows{0, request.out};
-    if (request.cut == Cut::rows) {
-      OCTAVO_TRY(rows, cut_range(request.out, request.unit, state_->rank, true).in(request.name));
-    }
-    std::vector<std::uint16_t> bits(static_cast<std::size_t>(rows.count), bf16_from_f32(1.0f));
+    OCTAVO_TRY(const Share share, share_of(request, 1, state_->rank));
+    const std::int64_t count = share.rows.count;
+    std::vector<std::uint16_t> bits(static_cast<std::size_t>(count), bf16_from_f32(1.0f));
     if (!is_norm(request.name))
-      state_->fill(key_of(request.name, state_->seed), static_cast<std::uint64_t>(rows.begin), bits.size(),
-                   bits.data());
+      make_random_rows({.key = key_of(request.name, state_->seed), .rows = 1, .cols = count, .first = share.rows.begin},
+                       0, 1, reinterpret_cast<std::byte*>(bits.data()));
     for (const std::uint16_t number : bits) stacked.push_back(f32_from_bf16(number));
   }
   return constant(target, stacked);

@@ -73,5 +73,35 @@ TEST(DummyBinder, VectorsNamesAndScales) {
   EXPECT_EQ(binder.weight(weight, {&part, 1}, 100).error().kind(), ErrorKind::exhausted);
 }
 
+// A config that tells of FP8 weights gets dummies of that kind: the matrices of layers, with scales in the scheme's
+// shape.
+TEST(DummyBinder, KeepsTheKindOfWeightsThatTheConfigTells) {
+  HostDevice device;
+  struct Case {
+    WeightScheme scheme;
+    const char* scale;
+  };
+  for (const Case& c : {Case{WeightScheme::fp8_tensor, "f32 [1]"}, Case{WeightScheme::fp8_channel, "f32 [200]"},
+                        Case{WeightScheme::fp8_block, "f32 [2, 3]"}}) {
+    Quantization quantization;
+    quantization.scheme = c.scheme;
+    quantization.block_rows = quantization.block_cols = 128;
+    DummyBinder binder(device, {}, 1, quantization);
+    const Weight weight = bind(binder, {"model.layers.0.mlp.up_proj", 200}, 300);
+    const WeightPart& part = weight.parts[0];
+    EXPECT_EQ(part.values.describe(), "e4m3 [200, 300]");
+    EXPECT_EQ(part.scale.describe(), c.scale);
+    double squares = 0;
+    for (std::int64_t i = 0; i < 200 * 300; ++i) {
+      const double x = f32_from_e4m3(part.values.data<std::uint8_t>()[i]) * part.scale.data<float>()[0];
+      EXPECT_LE(std::abs(x), 0.0351);
+      squares += x * x;
+    }
+    EXPECT_NEAR(std::sqrt(squares / (200 * 300)), 0.035 / std::sqrt(3.0), 3e-4);
+    EXPECT_EQ(bind(binder, {"lm_head", 8}, 16).parts[0].values.dtype(), DType::bf16);
+    EXPECT_EQ(bind(binder, {"model.layers.0.mlp.gate", 8}, 16).parts[0].values.dtype(), DType::bf16);
+  }
+}
+
 }  // namespace
 }  // namespace octavo

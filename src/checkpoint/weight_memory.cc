@@ -7,6 +7,7 @@ namespace octavo {
 namespace {
 
 constexpr const char* kPurpose = "the weights";
+constexpr std::int64_t kAlignment = 64;          // as an allocation of any device
 constexpr std::int64_t kStagingBytes = 1 << 20;  // stays in a core's cache between writing and upload
 
 }  // namespace
@@ -40,14 +41,28 @@ Result<const std::byte*> WeightMemory::make(std::int64_t rows, std::int64_t row_
     write(first, count, staging.data());
     device_.upload(to + first * row_bytes, std::span(staging).first(static_cast<std::size_t>(count * row_bytes)));
   }
-  device_.synchronize();  // the staging area goes away
   return to;
+}
+
+Result<std::vector<const std::byte*>> WeightMemory::random(std::span<const RandomMatrix> matrices) {
+  std::vector<std::int64_t> offsets;
+  std::int64_t bytes = 0;
+  for (const RandomMatrix& matrix : matrices) {
+    offsets.push_back(bytes);
+    bytes += (dtype_bytes(matrix.dtype, matrix.rows * matrix.cols) + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  OCTAVO_TRY(std::byte* const to, allocate(bytes));
+  std::vector<const std::byte*> places;
+  for (std::size_t i = 0; i < matrices.size(); ++i) {
+    device_.fill_random(to + offsets[i], matrices[i]);
+    places.push_back(to + offsets[i]);
+  }
+  return places;
 }
 
 Result<const std::byte*> WeightMemory::floats(std::span<const float> numbers) {
   OCTAVO_TRY(std::byte* const to, allocate(static_cast<std::int64_t>(numbers.size_bytes())));
   device_.upload(to, std::as_bytes(numbers));
-  device_.synchronize();
   return to;
 }
 

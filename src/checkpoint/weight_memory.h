@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "tensor/device.h"
+#include "tensor/random_matrix.h"
 #include "tensor/tensor.h"
 
 namespace octavo {
@@ -26,6 +27,9 @@ class WeightMemory {
   // rows x row_bytes that `write(first, count, to)` makes, some rows at a time.
   using WriteRows = std::function<void(std::int64_t first, std::int64_t count, std::byte* to)>;
   Result<const std::byte*> make(std::int64_t rows, std::int64_t row_bytes, const WriteRows& write);
+
+  // The matrices one after another, in one piece: parts of one weight lie side by side.
+  Result<std::vector<const std::byte*>> random(std::span<const RandomMatrix> matrices);
 
   Result<const std::byte*> floats(std::span<const float> numbers);
 

@@ -3,7 +3,8 @@
 namespace octavo {
 
 Status WeightMeter::weight(Weight&, std::span<const PartRequest> parts, std::int64_t in) {
-  for (const PartRequest& part : parts) bytes_ += static_cast<std::size_t>(dtype_bytes(DType::bf16, part.out * in));
+  for (const PartRequest& part : parts)
+    bytes_ += static_cast<std::size_t>(dtype_bytes(dummy_dtype(quantization_, part.name), part.out * in));
   return {};
 }
 

@@ -1,6 +1,8 @@
-// WeightMeter: walks a model's weights as dummies of bf16 and counts their bytes, so that memory is refused before any is
+// WeightMeter: walks a model's weights as dummies and counts their bytes, so that memory is refused before any is
 // taken.
 #pragma once
+
+#include <utility>
 
 #include "checkpoint/binder.h"
 
@@ -8,6 +10,7 @@ namespace octavo {
 
 class WeightMeter final : public Binder {
  public:
+  explicit WeightMeter(Quantization quantization = {}) : quantization_(std::move(quantization)) {}
   Status weight(Weight& target, std::span<const PartRequest> parts, std::int64_t in) override;
   Status vectors(Tensor& target, std::span<const PartRequest> parts) override;
   Status constant(Tensor& target, std::span<const float> values) override;
@@ -17,6 +20,7 @@ class WeightMeter final : public Binder {
   std::size_t bytes() const { return bytes_; }
 
  private:
+  Quantization quantization_;
   std::size_t bytes_ = 0;
 };
 

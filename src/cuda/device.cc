@@ -8,6 +8,7 @@
 
 #include "base/strings.h"
 #include "cuda/check.h"
+#include "cuda/random_fill.h"
 
 namespace octavo::cuda {
 
@@ -113,7 +114,7 @@ CudaDevice::~CudaDevice() {
 }
 
 MemoryInfo CudaDevice::memory() const {
-  MemoryInfo info;
+  MemoryInfo info{.dedicated = true};
   check(cudaMemGetInfo(&info.available_bytes, &info.total_bytes));
   return info;
 }
@@ -143,6 +144,8 @@ Result<Buffer> CudaDevice::allocate(std::size_t bytes, const std::string& purpos
 void CudaDevice::fill_zero(std::byte* data, std::size_t bytes) {
   if (bytes > 0) check(cudaMemsetAsync(data, 0, bytes, stream_));
 }
+
+void CudaDevice::fill_random(std::byte* to, const RandomMatrix& matrix) { cuda::fill_random(stream_, to, matrix); }
 
 Result<Buffer> CudaDevice::adopt(std::span<const std::byte> bytes, std::shared_ptr<const void>,
                                  const std::string& purpose) {

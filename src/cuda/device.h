@@ -32,6 +32,7 @@ class CudaDevice final : public Device {
   MemoryInfo memory() const override;
   Result<Buffer> allocate(std::size_t bytes, const std::string& purpose) override;
   void fill_zero(std::byte* data, std::size_t bytes) override;
+  void fill_random(std::byte* to, const RandomMatrix& matrix) override;
   Result<Buffer> adopt(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
                        const std::string& purpose) override;
   void upload(std::byte* to, std::span<const std::byte> from) override;

@@ -39,7 +39,7 @@ Result<ComputeChoice> choose_compute(const EngineConfig& config, const ModelSpec
 Result<std::size_t> needed_weight_bytes(Model& model, const Checkpoint& checkpoint) {
   std::size_t bytes = 0;
   if (checkpoint.format() == LoadFormat::dummy) {
-    WeightMeter meter;
+    WeightMeter meter(model.spec().quantization);
     OCTAVO_TRY(model.visit(meter));
     return meter.bytes();
   }
@@ -50,7 +50,7 @@ Result<std::size_t> needed_weight_bytes(Model& model, const Checkpoint& checkpoi
 Result<std::vector<Buffer>> bind_weights(Model& model, const Checkpoint& checkpoint, Device& device,
                                          std::uint64_t seed) {
   if (checkpoint.format() == LoadFormat::dummy) {
-    DummyBinder binder(device, RankOf{}, seed);
+    DummyBinder binder(device, RankOf{}, seed, model.spec().quantization);
     OCTAVO_TRY(model.visit(binder));
     return binder.take_buffers();
   }

@@ -32,7 +32,10 @@ class Download {
 struct MemoryInfo {
   std::size_t total_bytes = 0;
   std::size_t available_bytes = 0;
+  bool dedicated = false;  // apart from the host's: nothing else on the machine needs what is left free
 };
+
+struct RandomMatrix;  // tensor/random_matrix.h
 
 class Device {
  public:
@@ -45,13 +48,15 @@ class Device {
   // "cannot allocate 3.0 GiB for the KV cache: 1.2 GiB available".
   virtual Result<Buffer> allocate(std::size_t bytes, const std::string& purpose) = 0;
   virtual void fill_zero(std::byte* data, std::size_t bytes) = 0;
+  // Random numbers, rows one after another; on every device the same.
+  virtual void fill_random(std::byte* to, const RandomMatrix& matrix);
 
   // Makes host bytes readable by this device. A wing whose memory is the host's returns a view that keeps `owner` alive
   // and copies nothing; another copies. `bytes` need not be aligned.
   virtual Result<Buffer> adopt(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
                                const std::string& purpose) = 0;
 
-  virtual void upload(std::byte* to, std::span<const std::byte> from) = 0;
+  virtual void upload(std::byte* to, std::span<const std::byte> from) = 0;    // has taken the bytes when it returns
   virtual void download(std::span<std::byte> to, const std::byte* from) = 0;  // complete when it returns
   virtual std::unique_ptr<Download> begin_download(const std::byte* from, std::size_t bytes);
   virtual void synchronize() = 0;

@@ -1,0 +1,65 @@
+#include "base/check.h"
+#include "cuda/check.h"
+#include "cuda/packs.cuh"
+#include "cuda/random_fill.h"
+
+namespace octavo::cuda {
+
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kBlocks = 4096;
+
+template <class T>
+__device__ T random_number(std::uint64_t level);
+template <>
+__device__ std::uint16_t random_number<std::uint16_t>(std::uint64_t level) {
+  return random_bf16(level);
+}
+template <>
+__device__ std::uint8_t random_number<std::uint8_t>(std::uint64_t level) {
+  return random_e4m3(level);
+}
+
+// A thread makes kCount neighbours at a time: their hashes serve kNumbersPerHash of them.
+template <class T, int kCount>
+__global__ void __launch_bounds__(kThreads) fill_kernel(RandomMatrix matrix, T* to) {
+  const std::int64_t packs = matrix.rows * matrix.cols / kCount;
+  const std::int64_t step = std::int64_t{gridDim.x} * kThreads;
+  for (std::int64_t at = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; at < packs; at += step) {
+    const std::int64_t row = at * kCount / matrix.cols;
+    const std::int64_t column = at * kCount % matrix.cols;
+    const auto place = static_cast<std::uint64_t>(matrix.first + row * matrix.stride + column);
+    Pack<T, kCount> numbers;
+    std::uint64_t hash = 0;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      if (i % kNumbersPerHash == 0) hash = random_hash(matrix.key, place + i);
+      numbers.values[i] = random_number<T>(random_level(hash, place + i));
+    }
+    pack_at<T, kCount>(to, at * kCount) = numbers;
+  }
+}
+
+template <class T>
+void fill(cudaStream_t stream, std::byte* data, const RandomMatrix& matrix) {
+  auto* to = reinterpret_cast<T*>(data);
+  const bool by_eight = matrix.cols % 8 == 0 && matrix.first % 8 == 0 && matrix.stride % 8 == 0 &&
+                        reinterpret_cast<std::uintptr_t>(data) % (8 * sizeof(T)) == 0;
+  if (by_eight)
+    fill_kernel<T, 8><<<kBlocks, kThreads, 0, stream>>>(matrix, to);
+  else
+    fill_kernel<T, 1><<<kBlocks, kThreads, 0, stream>>>(matrix, to);
+  check_launch();
+}
+
+}  // namespace
+
+void fill_random(cudaStream_t stream, std::byte* to, const RandomMatrix& matrix) {
+  if (matrix.rows == 0 || matrix.cols == 0) return;
+  if (matrix.dtype == DType::bf16) return fill<std::uint16_t>(stream, to, matrix);
+  octavo::check(matrix.dtype == DType::e4m3, "random numbers are bf16 or e4m3");
+  fill<std::uint8_t>(stream, to, matrix);
+}
+
+}  // namespace octavo::cuda
