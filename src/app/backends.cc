@@ -16,4 +16,6 @@ BackendFactory backend_factory(const Options& options) {
   };
 }
 
+KernelInventory kernel_inventory() { return cuda::inventory(); }
+
 }  // namespace octavo

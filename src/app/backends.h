@@ -7,4 +7,7 @@ namespace octavo {
 
 BackendFactory backend_factory(const Options& options);
 
+// The table of kernels that this program brings, with or without a GPU.
+KernelInventory kernel_inventory();
+
 }  // namespace octavo

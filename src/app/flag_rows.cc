@@ -169,16 +169,16 @@ void add_engine_rows(std::vector<FlagRow>& rows) {
   rows.push_back(
       {"--max-num-seqs", "COUNT", "requests that run at once", "1", kEngineCommands,
        count(1, 1 << 16, true, [](Options& o, std::int64_t v) { o.engine.max_num_seqs = static_cast<int>(v); })});
-  rows.push_back({"--seed", "NUMBER", "seed of requests that bring none, and of a bench's prompts and lengths", "0",
-                  kEngineCommands, count(0, INT64_MAX, false, [](Options& o, std::int64_t v) {
-                    o.engine.seed = static_cast<std::uint64_t>(v);
-                  })});
+  rows.push_back(
+      {"--seed", "NUMBER", "seed of requests that bring none, and of a bench's prompts and lengths", "0",
+       kEngineCommands | bit(Command::bench_kernels),
+       count(0, INT64_MAX, false, [](Options& o, std::int64_t v) { o.engine.seed = static_cast<std::uint64_t>(v); })});
   rows.push_back({"--deterministic", "",
                   "the same bits for a request alone or in a batch, whole or in chunks, prefix hit or miss", "off",
                   kEngineCommands,
                   any([](Options& o, const std::string&) { o.engine.deterministic = o.cpu.deterministic = true; })});
-  rows.push_back({"--device", "DEVICE", "auto (a usable GPU, else the processor), cpu or cuda", "auto", checkpoint,
-                  choice(device_of, kDevices)});
+  rows.push_back({"--device", "DEVICE", "auto (a usable GPU, else the processor), cpu or cuda", "auto",
+                  checkpoint | bit(Command::bench_kernels), choice(device_of, kDevices)});
   rows.push_back({"--threads", "COUNT", "threads of the processor's arithmetic", "the CPUs this process may use",
                   checkpoint,
                   count(1, 1024, false, [](Options& o, std::int64_t v) { o.cpu.num_threads = static_cast<int>(v); })});

@@ -16,6 +16,7 @@ constexpr unsigned kEvalText = bit(Command::eval_nll) | bit(Command::eval_kld);
 constexpr unsigned kBenchMany = bit(Command::bench_latency) | bit(Command::bench_sweep);    // several caches
 constexpr unsigned kBenchOne = bit(Command::bench_throughput) | bit(Command::bench_verbs);  // one cache
 constexpr unsigned kBench = kBenchMany | kBenchOne;
+constexpr unsigned kKernels = bit(Command::bench_kernels) | bit(Command::advise);  // without a model
 constexpr unsigned kEngineCommands = bit(Command::run) | bit(Command::eval_logits) | kEvalText | kBench;
 
 struct FlagRow {

@@ -55,7 +55,7 @@ void add_eval_text_rows(std::vector<FlagRow>& rows) {
                   count(2, kLongest, true, [](Options& o, std::int64_t v) { o.context = static_cast<int>(v); })});
   rows.push_back({"--reference-kv-cache-dtype", "DTYPE", "the cache that --kv-cache-dtype is compared with", "auto",
                   bit(Command::eval_kld), set_reference});
-  rows.push_back({"--output-json", "FILE", "write the results as JSON too", "none", kEvalText | kBench,
+  rows.push_back({"--output-json", "FILE", "write the results as JSON too", "none", kEvalText | kBench | kKernels,
                   any([](Options& o, const std::string& v) { o.output_json = v; })});
 }
 
@@ -76,7 +76,8 @@ void add_bench_many_rows(std::vector<FlagRow>& rows) {
   rows.push_back({"--num-iters-warmup", "COUNT", "requests of the shortest length before each cache is measured", "1",
                   kBenchMany,
                   count(0, 1000, false, [](Options& o, std::int64_t v) { o.num_iters_warmup = static_cast<int>(v); })});
-  rows.push_back({"--report", "FILE", "write one self-contained HTML page with plots", "none", kBenchMany,
+  rows.push_back({"--report", "FILE", "write one self-contained HTML page with plots", "none",
+                  kBenchMany | bit(Command::bench_kernels),
                   any([](Options& o, const std::string& v) { o.report_file = v; })});
 }
 
@@ -97,12 +98,20 @@ void add_bench_one_rows(std::vector<FlagRow>& rows) {
                   number(0, 1, true, [](Options& o, float v) { o.random_range_ratio = v; })});
 }
 
+void add_kernel_rows(std::vector<FlagRow>& rows) {
+  rows.push_back({"--kernels", "", "list every kernel with its shape, registers, shared memory and spills", "off",
+                  bit(Command::advise), any([](Options& o, const std::string&) { o.kernels = true; })});
+  rows.push_back({"--rows", "PATTERN", "kernels by name; * and ? stand for any characters and for one", "*",
+                  bit(Command::bench_kernels), any([](Options& o, const std::string& v) { o.kernel_rows = v; })});
+}
+
 }  // namespace
 
 void add_instrument_rows(std::vector<FlagRow>& rows) {
   add_eval_text_rows(rows);
   add_bench_many_rows(rows);
   add_bench_one_rows(rows);
+  add_kernel_rows(rows);
 }
 
 }  // namespace octavo

@@ -1,4 +1,4 @@
-// The rows of the instruments: eval nll, eval kld and bench.
+// The rows of the instruments: eval nll, eval kld, bench and advise.
 #pragma once
 
 #include <vector>

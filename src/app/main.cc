@@ -32,6 +32,10 @@ void set_signals() {
 }
 
 Status dispatch(Options options) {
+  if (options.command == Command::advise) return advise_kernels({options.output_json}, kernel_inventory());
+  if (options.command == Command::bench_kernels)
+    return bench_kernels({options.kernel_rows, options.engine.seed, options.output_json, options.report_file},
+                         backend_factory(options));
   const Environment environment = read_environment();
   if (options.model.empty()) {
     OCTAVO_TRY(options.engine.model_path, default_model_path(environment.octavo_cache));
@@ -71,6 +75,9 @@ Status dispatch(Options options) {
       return bench_verbs({options.engine, options.kv_cache_name, options.input_lens.front(), options.output_len,
                           options.num_iters, options.output_json},
                          backend_factory(options));
+    case Command::bench_kernels:
+    case Command::advise:
+      break;  // without a model
     case Command::tokenize:
       return tokenize({path, options.decode, options.plain, options.add_special, options.jsonl});
     case Command::render_template:

@@ -14,29 +14,42 @@
 namespace octavo {
 namespace {
 
+enum class ModelUse { none, optional, required };
+
 struct CommandRow {
   Command command;
   const char* words;  // "eval logits"
   const char* help;
-  bool model_required;
+  ModelUse model;
 };
 
-constexpr std::array<CommandRow, 11> kCommands = {{
-    {Command::run, "run", "Answer a prompt, or chat in the terminal", false},
-    {Command::inspect, "inspect", "Say what a checkpoint is and what octavo makes of it", true},
-    {Command::eval_logits, "eval logits", "Write the logits of every position of a list of token ids", true},
-    {Command::eval_nll, "eval nll", "Say how likely the model finds a text", true},
-    {Command::eval_kld, "eval kld", "Say what a cache dtype costs in quality, by how far its answers diverge", true},
-    {Command::bench_latency, "bench latency", "Measure the times to first token and between tokens", true},
-    {Command::bench_sweep, "bench sweep", "The same over contexts up to the longest, with fitted costs", true},
-    {Command::bench_throughput, "bench throughput", "Measure many requests at once", true},
-    {Command::bench_verbs, "bench verbs", "Say where the time of a step goes", true},
-    {Command::tokenize, "tokenize", "Text on stdin to token ids, and back", true},
-    {Command::render_template, "template", "Messages (JSON on stdin) to the prompt that the model sees", true},
+constexpr std::array<CommandRow, 13> kCommands = {{
+    {Command::run, "run", "Answer a prompt, or chat in the terminal", ModelUse::optional},
+    {Command::inspect, "inspect", "Say what a checkpoint is and what octavo makes of it", ModelUse::required},
+    {Command::eval_logits, "eval logits", "Write the logits of every position of a list of token ids",
+     ModelUse::required},
+    {Command::eval_nll, "eval nll", "Say how likely the model finds a text", ModelUse::required},
+    {Command::eval_kld, "eval kld", "Say what a cache dtype costs in quality, by how far its answers diverge",
+     ModelUse::required},
+    {Command::bench_latency, "bench latency", "Measure the times to first token and between tokens",
+     ModelUse::required},
+    {Command::bench_sweep, "bench sweep", "The same over contexts up to the longest, with fitted costs",
+     ModelUse::required},
+    {Command::bench_throughput, "bench throughput", "Measure many requests at once", ModelUse::required},
+    {Command::bench_verbs, "bench verbs", "Say where the time of a step goes", ModelUse::required},
+    {Command::bench_kernels, "bench kernels", "Run every kernel of the GPU's wing at fixed shapes", ModelUse::none},
+    {Command::advise, "advise", "Say what this octavo is made of", ModelUse::none},
+    {Command::tokenize, "tokenize", "Text on stdin to token ids, and back", ModelUse::required},
+    {Command::render_template, "template", "Messages (JSON on stdin) to the prompt that the model sees",
+     ModelUse::required},
 }};
 constexpr const char* kModelHelp =
     "a directory with config.json and safetensors, a .gguf file, or org/name from the local Hugging Face cache";
 constexpr std::string_view kSkipLayers = "--kv-cache-dtype-skip-layers";
+
+std::string model_words(ModelUse use) {
+  return use == ModelUse::none ? "" : use == ModelUse::required ? " MODEL" : " [MODEL]";
+}
 
 // "--kv_cache_dtype=fp8" -> "--kv-cache-dtype=fp8"; values are left alone.
 std::string with_dashes(std::string argument) {
@@ -118,7 +131,7 @@ struct CommandParser {
   const CommandRow* row = nullptr;
   CLI::App* app = nullptr;
   std::vector<std::pair<const FlagRow*, CLI::Option*>> flags;
-  CLI::Option* model = nullptr;
+  CLI::Option* model = nullptr;  // null: the command takes none
 };
 
 CommandParser add_command(CLI::App& root, const CommandRow& row, const std::vector<FlagRow>& rows) {
@@ -131,7 +144,8 @@ CommandParser add_command(CLI::App& root, const CommandRow& row, const std::vect
   }
   parser.app->allow_extras();
   const CLI::callback_t keep = [](const CLI::results_t&) { return true; };  // values are read from the option itself
-  parser.model = parser.app->add_option("MODEL", keep, kModelHelp)->type_name("")->expected(1);
+  if (row.model != ModelUse::none)
+    parser.model = parser.app->add_option("MODEL", keep, kModelHelp)->type_name("")->expected(1);
   for (const FlagRow& flag : rows) {
     if ((flag.commands & bit(row.command)) == 0) continue;
     CLI::Option* option =
@@ -161,11 +175,13 @@ Status apply(const CommandParser& parser, Options& options) {
       log::info("flag has no effect", {{"flag", name}, {"because", flag->because}});
     OCTAVO_TRY(flag->set(options, flag->value.empty() ? "" : option->results().back()).in(name));
   }
-  if (parser.model->count() > 0) options.model = parser.model->results().front();
-  if (options.model.empty() && parser.row->model_required)
+  if (parser.model != nullptr && parser.model->count() > 0) options.model = parser.model->results().front();
+  if (options.model.empty() && parser.row->model == ModelUse::required)
     return Error(std::string(parser.row->words) + " needs a MODEL: " + kModelHelp);
   if (options.command == Command::eval_logits && (options.ids_file.empty() || options.output.empty()))
     return Error("eval logits needs --input-ids-file and --output");
+  if (options.command == Command::advise && !options.kernels)
+    return Error("advise needs to know on what: --kernels lists the kernels of this octavo");
   if ((bit(options.command) & kEvalText) != 0 && options.text_file.empty())
     return Error(std::string(parser.row->words) + " needs --text");
   return {};
@@ -237,8 +253,8 @@ std::string flags_markdown() {
       "Sizes take k, m, g (powers of 1000) and K, M, G (powers of 1024). An unknown flag is an error that names the "
       "nearest, or those that are known.\n";
   for (const CommandRow& command : kCommands) {
-    text += "\n## `octavo " + std::string(command.words) + (command.model_required ? " MODEL" : " [MODEL]") + "`\n\n" +
-            command.help + ".\n\n| flag | default | meaning |\n|---|---|---|\n";
+    text += "\n## `octavo " + std::string(command.words) + model_words(command.model) + "`\n\n" + command.help +
+            ".\n\n| flag | default | meaning |\n|---|---|---|\n";
     for (const FlagRow& row : flag_rows()) {
       if ((row.commands & bit(command.command)) == 0) continue;
       std::string names;

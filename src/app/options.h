@@ -9,6 +9,8 @@
 
 #include "cpu/backend.h"
 #include "engine/engine.h"
+#include "tool/advise_kernels.h"
+#include "tool/bench_kernels.h"
 #include "tool/bench_latency.h"
 #include "tool/bench_throughput.h"
 #include "tool/bench_verbs.h"
@@ -31,6 +33,8 @@ enum class Command {
   bench_sweep,
   bench_throughput,
   bench_verbs,
+  bench_kernels,
+  advise,
   tokenize,
   render_template,
 };
@@ -69,6 +73,8 @@ struct Options {
   int num_prompts = 100;
   int max_concurrency = 8;
   double random_range_ratio = 0;
+  std::string kernel_rows = "*";
+  bool kernels = false;
 };
 
 // What the environment says, read once.

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "cuda/attention.h"
+#include "cuda/ceilings.h"
 #include "cuda/device.h"
+#include "cuda/kernel_rows.h"
 #include "cuda/ops.h"
 
 namespace octavo::cuda {
@@ -24,6 +26,11 @@ class CudaBackend final : public Backend {
   Comm& comm() override { return comm_; }
   Status supports(const AttentionShape& shape) const override;
   Status supports_compute(DType compute) const override;
+  KernelInventory inventory() const override { return list_kernels(); }
+  Result<double> run_row(const std::string& name, const KernelWork& work) override {
+    return cuda::run_row(*device_, *ops_, name, work);
+  }
+  Result<Ceilings> ceilings() override { return measure_ceilings(*device_); }
   int recorded_batch(int num_seqs) const override;
 
  private:
@@ -56,6 +63,8 @@ int CudaBackend::recorded_batch(int num_seqs) const {
 }
 
 }  // namespace
+
+KernelInventory inventory() { return list_kernels(); }
 
 Result<std::unique_ptr<Backend>> make_backend(int rank) {
   OCTAVO_TRY(auto device, CudaDevice::create(rank));

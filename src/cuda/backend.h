@@ -10,4 +10,7 @@ namespace octavo::cuda {
 
 Result<std::unique_ptr<Backend>> make_backend(int rank);
 
+// What make_backend()'s answer lists, also on a machine without a GPU.
+KernelInventory inventory();
+
 }  // namespace octavo::cuda

@@ -1,5 +1,6 @@
 #include "cuda/check.h"
 #include "cuda/few_rows.h"
+#include "cuda/kernel_rows.h"
 #include "cuda/weight_numbers.cuh"
 
 namespace octavo::cuda {
@@ -108,7 +109,31 @@ __global__ void __launch_bounds__(kThreads) any_rows_kernel(PartView part, Rows<
   if (lane == 0) result.put(blockIdx.y, row, sum);
 }
 
+template <DType kDtype, int kTokens, int kRows, int kAhead>
+KernelEntry entry() {
+  KernelEntry made;
+  made.row.name = "linear.few_rows." + std::string(dtype_info(kDtype).name) + ".t" + std::to_string(kTokens);
+  made.row.phase = KernelPhase::linear;
+  made.row.weight = kDtype;
+  made.row.max_tokens = kTokens;
+  made.row.threads = kThreads;
+  made.function = reinterpret_cast<const void*>(few_rows_kernel<kDtype, kTokens, kRows, kAhead>);
+  return made;
+}
+
+template <DType... kDtypes>
+std::vector<KernelEntry> entries() {
+  std::vector<KernelEntry> made;
+  (made.insert(made.end(), {entry<kDtypes, 1, 1, 8>(), entry<kDtypes, 4, 2, 2>(), entry<kDtypes, 8, 2, 2>()}), ...);
+  return made;
+}
+
 }  // namespace
+
+std::vector<KernelEntry> few_rows_kernels() {
+  using enum DType;
+  return entries<bf16, f16, f32, e4m3, e5m2, q4_0, q4_1, q8_0>();
+}
 
 bool takes_few_rows(const RowsProduct& product) {
   const auto address = reinterpret_cast<std::uintptr_t>(product.x.raw());

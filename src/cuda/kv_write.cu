@@ -1,4 +1,5 @@
 #include "base/check.h"
+#include "cuda/kernel_rows.h"
 #include "cuda/kv_write.h"
 #include "cuda/kv_write_kernel.cuh"
 
@@ -79,7 +80,20 @@ void put_cache(const KvWriteArgs& args, WriteParams& p) {
   p.counters = args.kv.counters;
 }
 
+template <int kWide>
+KernelEntry entry() {
+  KernelEntry written;
+  written.row.name = "kv_write.d" + std::to_string(32 * kWide);
+  written.row.phase = KernelPhase::kv_write;
+  written.row.head_dim = 32 * kWide;
+  written.row.threads = kWriteThreads;
+  written.function = reinterpret_cast<const void*>(kv_write_kernel<kWide>);
+  return written;
+}
+
 }  // namespace
+
+std::vector<KernelEntry> kv_write_kernels() { return {entry<2>(), entry<4>(), entry<8>(), entry<16>()}; }
 
 void kv_write(cudaStream_t stream, const KvWriteArgs& args) {
   WriteParams p;

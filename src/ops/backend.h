@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "ops/comm.h"
+#include "ops/kernel_row.h"
 #include "ops/ops.h"
 #include "tensor/device.h"
 
@@ -28,6 +29,17 @@ class Backend {
   // With how many sequences a step of so many decodes is recorded and replayed, the missing ones as padding; 0: steps
   // of this size are not worth a recording.
   virtual int recorded_batch(int num_seqs) const = 0;
+
+  // The instruments of kernels. Every row that this wing chooses from; a launch of the row of that name on this work,
+  // whose time in ms it tells (the median of several, after a warm-up); what the machine can do at best. A wing without
+  // a table of kernels leaves these as they are.
+  virtual KernelInventory inventory() const {
+    return {.rows = {}, .note = "the processor has no table of kernels: octavo bench verbs measures its arithmetic"};
+  }
+  virtual Result<double> run_row(const std::string&, const KernelWork&) {
+    return Error(inventory().note, ErrorKind::unsupported);
+  }
+  virtual Result<Ceilings> ceilings() { return Error(inventory().note, ErrorKind::unsupported); }
 };
 
 using BackendFactory = std::function<Result<std::unique_ptr<Backend>>(int rank)>;
