@@ -226,7 +226,7 @@ class LatencyTest(InstrumentTest):
         nowhere = self.folder / "no/such/out.json"
         for command in ("latency", "sweep", "throughput", "verbs"):
             self.assert_refuses(octavo("bench", command, self.model, "--output-json", nowhere), nowhere)
-        self.assert_refuses(octavo("bench"), "latency", "sweep", "throughput", "verbs", code=2)
+        self.assert_refuses(octavo("bench"), "latency", "sweep", "throughput", "verbs", "kernels", code=2)
         self.assert_refuses(octavo("bench", "latancy", self.model), "latency", code=2)
         self.assert_refuses(octavo("bench", "latency", self.folder / "none"), self.folder / "none")
 
