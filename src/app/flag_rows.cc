@@ -141,8 +141,15 @@ void add_cache_rows(std::vector<FlagRow>& rows) {
       {"--block-size", "TOKENS", "tokens a page of the cache, a power of two", "64", kEngineCommands, set_block_size});
   rows.push_back(
       {"--kv-cache-memory-bytes", "BYTES", "memory for the KV cache",
-       "by --max-num-seqs and --max-model-len, at most a quarter of what is free", kEngineCommands,
+       "on a GPU what --gpu-memory-utilization leaves, else by --max-num-seqs and --max-model-len, at most a quarter of "
+       "what is free",
+       kEngineCommands,
        count(1, std::int64_t{1} << 50, true, [](Options& o, std::int64_t v) { o.engine.kv_cache_bytes = v; })});
+  rows.push_back({"--gpu-memory-utilization", "SHARE",
+                  "share of the whole GPU's memory that this process may use; without effect on the processor and with "
+                  "--kv-cache-memory-bytes",
+                  "0.9", kEngineCommands,
+                  number(0, 1, false, [](Options& o, float v) { o.engine.gpu_memory_utilization = v; })});
   rows.push_back({"--enable-prefix-caching", "", "reuse pages of equal beginnings", "on", kEngineCommands & ~kBench,
                   any([](Options& o, const std::string&) { o.engine.prefix_caching = true; })});
   rows.push_back({"--no-enable-prefix-caching", "", "compute every prompt anew", "off", kEngineCommands & ~kBench,

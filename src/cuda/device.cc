@@ -22,6 +22,12 @@ class MemoryAccount {
     const std::lock_guard lock(mutex_);
     bytes_[purpose] -= bytes;
   }
+  std::size_t total() const {
+    const std::lock_guard lock(mutex_);
+    std::size_t sum = 0;
+    for (const auto& [purpose, bytes] : bytes_) sum += bytes;
+    return sum;
+  }
   std::string describe() const {
     const std::lock_guard lock(mutex_);
     std::string text;
@@ -40,6 +46,8 @@ namespace {
 constexpr int kLowestCapability = 80;  // bf16 matrix products begin here
 constexpr std::size_t kSlabBytes = std::size_t{256} << 20;
 constexpr std::size_t kAlignment = 256;
+constexpr std::size_t kSliceBytes = std::size_t{256} << 10;  // of a large copy, a thread's at a time
+constexpr int kMostCopiers = 8;
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -114,7 +122,7 @@ CudaDevice::~CudaDevice() {
 }
 
 MemoryInfo CudaDevice::memory() const {
-  MemoryInfo info{.dedicated = true};
+  MemoryInfo info{.held_bytes = account_->total(), .dedicated = true};
   check(cudaMemGetInfo(&info.available_bytes, &info.total_bytes));
   return info;
 }
@@ -179,11 +187,26 @@ std::byte* CudaDevice::next_staging(std::size_t bytes) {
   return place;
 }
 
+// Large pieces by several threads, which also take the page faults of a mapped file: while they fill one half, the other
+// is on its way to the GPU.
+void CudaDevice::copy_to_staging(std::byte* to, std::span<const std::byte> from) {
+  if (from.size() < 2 * kSliceBytes) {
+    std::memcpy(to, from.data(), from.size());
+    return;
+  }
+  if (!copiers_) copiers_ = std::make_unique<ThreadPool>(std::min(kMostCopiers, available_cpus()));
+  const std::size_t slices = (from.size() + kSliceBytes - 1) / kSliceBytes;
+  copiers_->run(static_cast<std::int64_t>(slices), [&](std::int64_t i) {
+    const std::size_t first = static_cast<std::size_t>(i) * kSliceBytes;
+    std::memcpy(to + first, from.data() + first, std::min(kSliceBytes, from.size() - first));
+  });
+}
+
 void CudaDevice::upload(std::byte* to, std::span<const std::byte> from) {
   while (!from.empty()) {
     const std::size_t count = std::min(from.size(), kHalfBytes);
     std::byte* const staging = next_staging(count);
-    std::memcpy(staging, from.data(), count);
+    copy_to_staging(staging, from.first(count));
     check(cudaMemcpyAsync(to, staging, count, cudaMemcpyHostToDevice, stream_));
     to += count;
     from = from.subspan(count);

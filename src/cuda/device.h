@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "base/parallel.h"
 #include "cuda/download.h"
 #include "tensor/device.h"
 
@@ -51,6 +52,7 @@ class CudaDevice final : public Device {
   CudaDevice() = default;
   Status start(int index);
   std::byte* next_staging(std::size_t bytes);
+  void copy_to_staging(std::byte* to, std::span<const std::byte> from);
 
   // Two halves of pinned memory: one is filled while the other's copies run.
   static constexpr std::size_t kHalfBytes = std::size_t{8} << 20;
@@ -64,6 +66,7 @@ class CudaDevice final : public Device {
   cudaStream_t stream_ = nullptr;
   std::array<Half, 2> halves_;
   std::size_t half_ = 0, used_ = 0;
+  std::unique_ptr<ThreadPool> copiers_;  // from the first large copy on
   DownloadPool downloads_;
   std::shared_ptr<MemoryAccount> account_;
   // Small adopted pieces share one allocation, in order: parts of one weight then lie side by side.

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/strings.h"
 #include "checkpoint/weight_meter.h"
+#include "engine/load_progress.h"
 #include "engine/local_engine.h"
 
 namespace octavo {
@@ -47,15 +48,17 @@ Result<std::size_t> needed_weight_bytes(Model& model, const Checkpoint& checkpoi
   return bytes;
 }
 
-Result<std::vector<Buffer>> bind_weights(Model& model, const Checkpoint& checkpoint, Device& device,
-                                         std::uint64_t seed) {
+Result<std::vector<Buffer>> bind_weights(Model& model, const Checkpoint& checkpoint, Device& device, std::uint64_t seed,
+                                         std::size_t bytes) {
   if (checkpoint.format() == LoadFormat::dummy) {
     DummyBinder binder(device, RankOf{}, seed, model.spec().quantization);
-    OCTAVO_TRY(model.visit(binder));
+    LoadProgress progress(binder, bytes, LoadProgress::standard_error());
+    OCTAVO_TRY(model.visit(progress));
     return binder.take_buffers();
   }
   CheckpointBinder binder(checkpoint, model.spec().quantization, model.names(), device, RankOf{});
-  OCTAVO_TRY(model.visit(binder));
+  LoadProgress progress(binder, bytes, LoadProgress::standard_error());
+  OCTAVO_TRY(model.visit(progress));
   OCTAVO_TRY(binder.finish());
   return binder.take_buffers();
 }
@@ -87,12 +90,20 @@ Result<LoadedModel> load(const EngineConfig& config, const BackendFactory& make_
     return Error("the weights of " + checkpoint.path() + " need " + human_bytes(needed) + ", but only " +
                      human_bytes(before) + " of memory are available",
                  ErrorKind::exhausted);
-  OCTAVO_TRY(loaded.weights, bind_weights(*loaded.model, checkpoint, loaded.backend->device(), config.seed));
+  const auto bind_start = std::chrono::steady_clock::now();
+  OCTAVO_TRY(loaded.weights, bind_weights(*loaded.model, checkpoint, loaded.backend->device(), config.seed, needed));
+  loaded.backend->device().synchronize();
   for (const Buffer& buffer : loaded.weights) loaded.weight_bytes += buffer.size();
   // Weights that are mapped files still count as available, but will be needed all the time.
   const std::size_t after = loaded.backend->device().memory().available_bytes;
   loaded.available_bytes = std::min(after, before - std::min(before, loaded.weight_bytes));
-  loaded.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const auto end = std::chrono::steady_clock::now();
+  loaded.load_seconds = std::chrono::duration<double>(end - start).count();
+  const double binding = std::chrono::duration<double>(end - bind_start).count();
+  log::info("weights",
+            {{"bytes", loaded.weight_bytes},
+             {"seconds", binding},
+             {"bytes_per_second", static_cast<std::int64_t>(static_cast<double>(loaded.weight_bytes) / binding)}});
   return loaded;
 }
 

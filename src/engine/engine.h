@@ -38,6 +38,8 @@ struct EngineConfig {
   int page_size = 64;                         // --block-size
   std::optional<std::int64_t>
       kv_cache_bytes;  // --kv-cache-memory-bytes; auto: enough for max_num_seqs or what is there
+  float gpu_memory_utilization = 0.9f;  // share of a device's own memory that this process may use
+  bool fill_memory = true;              // auto takes that share whole; otherwise enough for max_num_seqs
   int max_num_batched_tokens = 2048;
   int max_num_seqs = 64;
   int max_queued = 1024;

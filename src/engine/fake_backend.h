@@ -56,13 +56,20 @@ class KeptWork final : public Recording {
 class FakeDevice final : public Device {
  public:
   std::string describe() const override { return "fake"; }
-  MemoryInfo memory() const override { return {available, available}; }
+  MemoryInfo memory() const override {
+    if (!dedicated) return {available, available};
+    return {available, available - std::min(available, *held + others), *held, true};
+  }
   Result<Buffer> allocate(std::size_t bytes, const std::string& purpose) override {
-    if (bytes > largest)
+    if (bytes > largest || (dedicated && bytes > memory().available_bytes))
       return Error("cannot allocate " + std::to_string(bytes) + " bytes for " + purpose, ErrorKind::exhausted);
     auto* data = static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64 + 64));
     std::memset(data, 0xA5, bytes);
-    return Buffer(data, bytes, [](std::byte* memory) { std::free(memory); });
+    *held += bytes;
+    return Buffer(data, bytes, [bytes, held = held](std::byte* memory) {
+      *held -= bytes;
+      std::free(memory);
+    });
   }
   void fill_zero(std::byte* data, std::size_t bytes) override { std::memset(data, 0, bytes); }
   Result<Buffer> adopt(std::span<const std::byte>, std::shared_ptr<const void>, const std::string&) override {
@@ -89,6 +96,9 @@ class FakeDevice final : public Device {
   std::string failure;
   int recordings = 0;
   std::atomic<int> replays = 0;
+  bool dedicated = false;  // memory of its own, all of which `available` then is
+  std::size_t others = 0;  // of it, what other processes hold
+  std::shared_ptr<std::atomic<std::size_t>> held = std::make_shared<std::atomic<std::size_t>>(0);
   std::size_t available = std::size_t{64} << 20;
   std::size_t largest = std::size_t{1} << 32;
 };

@@ -10,12 +10,14 @@
 #include "engine/engine_loop.h"
 #include "engine/memory_plan.h"
 #include "engine/request_check.h"
+#include "engine/step_profile.h"
 
 namespace octavo {
 namespace {
 
 // Rows of logits beyond one a sequence that a step has memory for: prompt logprobs come in chunks of at least this.
 constexpr int kSpareRows = 64;
+constexpr std::int64_t kMostPositions = std::int64_t{1} << 24;  // of a sequence, as page tables are profiled
 
 // A damaged weight must not pass for an answer.
 Status check_finite(const std::vector<float>& logits, int vocab, int first_row) {
@@ -204,15 +206,34 @@ StepLimits step_limits(const EngineConfig& config, int num_groups) {
   return limits;
 }
 
-// What the activations of the largest step take, measured with a cache of one page.
-Result<std::size_t> measure_activations(LoadedModel& loaded, const CacheLayout& layout, const StepLimits& limits,
-                                        int page_size) {
+// What the cache may take: of memory that is the host's what is left beside the measured activations, of a device's own
+// what its share leaves beside the largest steps, which are run to see.
+Result<CacheRoom> find_room(LoadedModel& loaded, const EngineConfig& config, const CacheLayout& layout,
+                            StepLimits limits) {
+  Device& device = loaded.backend->device();
   StoreSpec spec{.groups = layout.groups,
                  .num_pages = std::vector<std::int32_t>(layout.groups.size(), 2),
                  .scales = loaded.model->kv_scales(),
-                 .page_size = page_size};
-  OCTAVO_TRY(const auto store, KvStore::create(loaded.backend->device(), std::move(spec)));
-  return Runner::measure({*loaded.backend, *loaded.model, *store, loaded.compute, layout.group_shapes}, limits);
+                 .page_size = config.page_size};
+  const auto positions = std::max<std::int64_t>(config.max_model_len.value_or(loaded.model->spec().max_positions), 1);
+  OCTAVO_TRY(const auto store, KvStore::create(device, std::move(spec)));
+  const RunnerParts parts{*loaded.backend, *loaded.model, *store, loaded.compute, layout.group_shapes};
+  if (!device.memory().dedicated || config.kv_cache_bytes) {
+    OCTAVO_TRY(const std::size_t activations, Runner::measure(parts, limits));
+    // Another engine of the same model may have taken some since it was loaded.
+    const std::size_t left = std::min(loaded.available_bytes, device.memory().available_bytes);
+    return CacheRoom{static_cast<std::int64_t>(left - std::min(left, activations)), {}};
+  }
+  limits.max_pages = static_cast<int>((std::min<std::int64_t>(positions, kMostPositions) - 1) / config.page_size + 1);
+  OCTAVO_TRY(const std::size_t taken,
+             profile_steps(parts, limits).in("no room for the largest steps (lower --max-num-batched-tokens or "
+                                             "--max-num-seqs)"));
+  const MemoryInfo memory = device.memory();
+  return room_for_cache({.total_bytes = static_cast<std::int64_t>(memory.total_bytes),
+                         .free_bytes = static_cast<std::int64_t>(memory.available_bytes),
+                         .held_bytes = static_cast<std::int64_t>(memory.held_bytes),
+                         .step_bytes = static_cast<std::int64_t>(taken),
+                         .share = config.gpu_memory_utilization});
 }
 
 EngineFacts make_facts(const LoadedModel& loaded, const EngineConfig& config, const CacheLayout& layout,
@@ -245,10 +266,7 @@ Result<std::unique_ptr<Engine>> make_local_engine(std::shared_ptr<LoadedModel> s
                                                           .page_size = config.page_size}));
   for (const AttentionShape& shape : layout.layer_shapes) OCTAVO_TRY(loaded.backend->supports(shape));
   StepLimits limits = step_limits(config, static_cast<int>(layout.groups.size()));
-  OCTAVO_TRY(const std::size_t activations, measure_activations(loaded, layout, limits, config.page_size));
-  // Another engine of the same model may have taken some since it was loaded.
-  const std::size_t left = std::min(loaded.available_bytes, loaded.backend->device().memory().available_bytes);
-  const auto available = static_cast<std::int64_t>(left) - static_cast<std::int64_t>(activations);
+  OCTAVO_TRY(const CacheRoom room, find_room(loaded, config, layout, limits));
   OCTAVO_TRY(const MemoryPlan plan, plan_memory({.groups = layout.groups,
                                                  .page_size = config.page_size,
                                                  .model_positions = loaded.model->spec().max_positions,
@@ -256,7 +274,8 @@ Result<std::unique_ptr<Engine>> make_local_engine(std::shared_ptr<LoadedModel> s
                                                  .kv_cache_bytes = config.kv_cache_bytes,
                                                  .max_num_seqs = config.max_num_seqs,
                                                  .max_num_batched_tokens = config.max_num_batched_tokens,
-                                                 .available_bytes = std::max<std::int64_t>(available, 0)}));
+                                                 .available_bytes = room.bytes,
+                                                 .fill_reason = config.fill_memory ? room.derivation : ""}));
   limits.max_pages = (plan.max_model_len + config.page_size - 1) / config.page_size;
   OCTAVO_TRY(auto store, KvStore::create(loaded.backend->device(), {.groups = layout.groups,
                                                                     .num_pages = plan.num_pages,

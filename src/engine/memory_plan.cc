@@ -1,6 +1,7 @@
 #include "engine/memory_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "base/check.h"
@@ -15,6 +16,8 @@ namespace {
 constexpr int kAutoSequences = 16;
 constexpr int kAutoShare = 4;
 constexpr int kAutoShareForOne = 2;
+// Of a device's own memory: what libraries and recordings may take later, beside what was seen.
+constexpr std::int64_t kSpareBytes = std::int64_t{256} << 20;
 
 // 8192 -> "8,192".
 std::string grouped(std::int64_t number) {
@@ -26,6 +29,13 @@ std::string grouped(std::int64_t number) {
 
 std::string bytes_text(std::int64_t bytes) {
   return human_bytes(static_cast<std::uint64_t>(std::max<std::int64_t>(bytes, 0)));
+}
+
+// 0.9 -> "90%".
+std::string share_text(float share) {
+  const int tenths = static_cast<int>(std::lround(share * 1000));
+  const std::string whole = std::to_string(tenths / 10);
+  return (tenths % 10 == 0 ? whole : whole + "." + std::to_string(tenths % 10)) + "%";
 }
 
 // The arithmetic of pages: all of it goes through here.
@@ -74,6 +84,7 @@ struct Budget {
 
 Result<Budget> choose_budget(const MemoryRequest& request, const PageCounts& counts) {
   if (request.kv_cache_bytes) return Budget{*request.kv_cache_bytes, "--kv-cache-memory-bytes"};
+  if (!request.fill_reason.empty()) return Budget{request.available_bytes, request.fill_reason};
   const std::int64_t length = request.max_model_len.value_or(request.model_positions);
   const std::int64_t sequences = std::min(request.max_num_seqs, kAutoSequences);
   const std::int64_t wanted = counts.all_bytes(sequences, length);
@@ -168,6 +179,26 @@ std::string derive(const MemoryRequest& request, const MemoryPlan& plan, const B
 }
 
 }  // namespace
+
+Result<CacheRoom> room_for_cache(const DeviceRoom& room) {
+  const auto allowed =
+      static_cast<std::int64_t>(static_cast<double>(room.share) * static_cast<double>(room.total_bytes));
+  const std::int64_t by_share = allowed - room.held_bytes - room.step_bytes;
+  const std::int64_t by_others = room.free_bytes - room.step_bytes - kSpareBytes;
+  CacheRoom left{.bytes = std::min(by_share, by_others), .derivation = {}};
+  if (by_share <= by_others)
+    left.derivation = share_text(room.share) + " of the device's " + bytes_text(room.total_bytes) + ", less " +
+                      bytes_text(room.held_bytes) + " held";
+  else
+    left.derivation =
+        bytes_text(room.free_bytes) + " free on the device, less " + bytes_text(kSpareBytes) + " to spare";
+  left.derivation += " and " + bytes_text(room.step_bytes) + " that the largest steps take";
+  if (left.bytes > 0) return left;
+  return Error("nothing is left for the KV cache: " + left.derivation +
+                   (by_share <= by_others ? "; raise --gpu-memory-utilization" : "; free memory on the device") +
+                   ", or lower --max-num-batched-tokens or --max-num-seqs",
+               ErrorKind::exhausted);
+}
 
 Result<MemoryPlan> plan_memory(const MemoryRequest& request) {
   OCTAVO_TRY(check_request(request));

@@ -2,7 +2,7 @@
 // how many tokens fit. Computed here, once, from bytes, and printed with its derivation.
 //
 // Promises that one sequence of max_model_len always fits. Refuses a --max-model-len that does not, naming the bytes it
-// needs.
+// needs. Memory that the host shares is not filled; a device's own is, as far as it may be.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,23 @@ struct MemoryRequest {
   int max_num_seqs = 64;
   int max_num_batched_tokens = 2048;
   std::int64_t available_bytes = 0;  // what weights and activations leave
+  std::string fill_reason = {};      // the derivation of available_bytes, where auto takes all of them
 };
+
+// What a process may take of a device's own memory, and has taken.
+struct DeviceRoom {
+  std::int64_t total_bytes = 0;
+  std::int64_t free_bytes = 0;  // on the whole device
+  std::int64_t held_bytes = 0;  // by this process
+  std::int64_t step_bytes = 0;  // what the largest steps will take
+  float share = 0.9f;           // --gpu-memory-utilization
+};
+struct CacheRoom {
+  std::int64_t bytes = 0;
+  std::string derivation;
+};
+// An error where nothing is left.
+Result<CacheRoom> room_for_cache(const DeviceRoom& room);
 
 struct MemoryPlan {
   std::vector<std::int32_t> num_pages;  // by group, the sink included

@@ -132,5 +132,51 @@ TEST(MemoryPlan, SlotsStayWithin32Bits) {
   EXPECT_EQ(plan->capacity_tokens, (std::int64_t{1} << 31) - 128);
 }
 
+// A card of 140 GiB, 90% of which are 126: 15.5 GiB of weights and scratch and 1.5 GiB of steps leave 109.
+TEST(MemoryPlan, ADevicesOwnMemoryIsTakenUpToItsShare) {
+  const DeviceRoom room{.total_bytes = 140 * kGiB,
+                        .free_bytes = 124 * kGiB,
+                        .held_bytes = 31 * kGiB / 2,
+                        .step_bytes = 3 * kGiB / 2,
+                        .share = 0.9f};
+  const auto left = room_for_cache(room);
+  ASSERT_TRUE(left) << left.error().message();
+  EXPECT_NEAR(static_cast<double>(left->bytes), 109.0 * static_cast<double>(kGiB), 1e4);
+  EXPECT_EQ(left->derivation,
+            "90% of the device's 140.0 GiB, less 15.5 GiB held and 1.5 GiB that the largest steps take");
+  const std::vector<CacheGroup> groups{group_of(30)};
+  const auto plan = plan_memory({.groups = groups,
+                                 .model_positions = 8192,
+                                 .max_model_len = {},
+                                 .kv_cache_bytes = {},
+                                 .available_bytes = left->bytes,
+                                 .fill_reason = left->derivation});
+  ASSERT_TRUE(plan) << plan.error().message();
+  EXPECT_GT(plan->bytes, left->bytes - 2 * 1474560);
+  EXPECT_LE(plan->bytes, left->bytes);
+  EXPECT_NE(plan->derivation.find("(90% of the device's 140.0 GiB, "), std::string::npos);
+}
+
+TEST(MemoryPlan, WhatOthersHoldIsNotTaken) {
+  DeviceRoom room{.total_bytes = 140 * kGiB,
+                  .free_bytes = 20 * kGiB,
+                  .held_bytes = 16 * kGiB,
+                  .step_bytes = 2 * kGiB,
+                  .share = 0.9f};
+  EXPECT_EQ(room_for_cache(room)->bytes, 18 * kGiB - (std::int64_t{256} << 20));
+  EXPECT_EQ(room_for_cache(room)->derivation,
+            "20.0 GiB free on the device, less 256.0 MiB to spare and 2.0 GiB that the largest steps take");
+  room.free_bytes = 2 * kGiB;
+  EXPECT_EQ(room_for_cache(room).error().message(),
+            "nothing is left for the KV cache: 2.0 GiB free on the device, less 256.0 MiB to spare and 2.0 GiB that "
+            "the largest steps take; free memory on the device, or lower --max-num-batched-tokens or --max-num-seqs");
+  room.share = 0.125f;  // 17.5 GiB
+  EXPECT_EQ(room_for_cache(room).error().kind(), ErrorKind::exhausted);
+  room.free_bytes = 120 * kGiB;
+  EXPECT_EQ(room_for_cache(room).error().message(),
+            "nothing is left for the KV cache: 12.5% of the device's 140.0 GiB, less 16.0 GiB held and 2.0 GiB that the "
+            "largest steps take; raise --gpu-memory-utilization, or lower --max-num-batched-tokens or --max-num-seqs");
+}
+
 }  // namespace
 }  // namespace octavo

@@ -32,7 +32,8 @@ class Download {
 struct MemoryInfo {
   std::size_t total_bytes = 0;
   std::size_t available_bytes = 0;
-  bool dedicated = false;  // apart from the host's: nothing else on the machine needs what is left free
+  std::size_t held_bytes = 0;  // allocated through this device; 0 where it is not told
+  bool dedicated = false;      // apart from the host's: nothing else on the machine needs what is left free
 };
 
 struct RandomMatrix;  // tensor/random_matrix.h

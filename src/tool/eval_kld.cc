@@ -99,6 +99,7 @@ Status eval_kld(const EvalKldOptions& options, const BackendFactory& make_backen
   OCTAVO_TRY(const auto model, load_model(config, make_backend));
   OCTAVO_TRY(const TextWindows text, cut_windows(tokens, model->model->spec(), options.context));
   if (!config.max_model_len) config.max_model_len = text.context;
+  config.fill_memory = false;  // two caches share it
   OCTAVO_TRY(const auto other, Engine::create(config, model));
   config.kv_cache = options.reference;
   config.skip_layers.clear();
