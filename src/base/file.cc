@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -13,10 +14,18 @@
 namespace octavo {
 namespace {
 
+constexpr std::size_t kMaxReadBytes = std::size_t{1} << 30;  // a pipe or a device may have no end
+
 Error system_error(const std::string& path, const char* what) {
   const int code = errno;
   return Error(path + ": " + what + ": " + std::strerror(code),
                code == ENOENT ? ErrorKind::not_found : ErrorKind::invalid);
+}
+
+const char* kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a directory";
+  if (S_ISFIFO(mode)) return "a pipe";
+  return S_ISSOCK(mode) ? "a socket" : "a device";
 }
 
 struct Descriptor {
@@ -29,11 +38,11 @@ struct Descriptor {
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // a pipe would wait for its writer
   if (file.fd < 0) return system_error(path, "cannot open");
   struct stat facts {};
   if (::fstat(file.fd, &facts) != 0) return system_error(path, "cannot stat");
-  if (!S_ISREG(facts.st_mode)) return Error(path + ": not a regular file");
+  if (!S_ISREG(facts.st_mode)) return Error(path + ": is " + kind_of(facts.st_mode) + ", and this must be a file");
   const auto size = static_cast<std::size_t>(facts.st_size);
   if (size == 0) return MappedFile(path, nullptr, 0);
   void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd, 0);
@@ -73,8 +82,21 @@ bool directory_exists(const std::string& path) {
 }
 
 Result<std::string> read_file(const std::string& path) {
-  OCTAVO_TRY(const MappedFile file, MappedFile::open(path));
-  return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (file.fd < 0) return system_error(path, "cannot open");
+  std::string content;
+  for (std::size_t size = 0;;) {
+    if (size > kMaxReadBytes) return Error(path + ": does not end within " + std::to_string(kMaxReadBytes) + " bytes");
+    content.resize(size + std::max<std::size_t>(size, 1 << 16));
+    const ssize_t got = ::read(file.fd, content.data() + size, content.size() - size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return system_error(path, "cannot read");
+    size += static_cast<std::size_t>(got);
+    if (got == 0) {
+      content.resize(size);
+      return content;
+    }
+  }
 }
 
 Status write_file(const std::string& path, std::string_view content) {

@@ -60,11 +60,27 @@ Result<std::string> find_snapshot(const std::string& repository) {
                " snapshots; give the path of one, such as " + snapshots[0]);
 }
 
+// Why a name that is there, or may be, cannot be a model; nothing if there is no such name.
+Status check_place(const std::string& model) {
+  std::error_code code;
+  const std::filesystem::file_status facts = std::filesystem::status(model, code);
+  if (facts.type() == std::filesystem::file_type::not_found) return {};
+  if (!code && facts.type() == std::filesystem::file_type::directory) {
+    const std::filesystem::directory_iterator entries(model, code);
+  }
+  if (code) return Error("model " + in_quotes(model) + " cannot be read: " + code.message());
+  if (facts.type() == std::filesystem::file_type::directory || facts.type() == std::filesystem::file_type::regular)
+    return {};
+  return Error("model " + in_quotes(model) +
+               " is a pipe, a socket or a device: give a directory or a .gguf file, which can be read more than once");
+}
+
 }  // namespace
 
 Result<std::string> resolve_model_path(const std::string& model, const HubCache& cache) {
   if (model.empty()) return Error("the model's name is empty");
   if (model.find('\0') != std::string::npos) return Error("the model's name holds a NUL byte");
+  OCTAVO_TRY(check_place(model));
   if (directory_exists(model) || file_exists(model)) return model;
   std::string message = "model " + in_quotes(model) + " was not found: there is no such directory or .gguf file";
   const std::string folder = hub_folder(model);

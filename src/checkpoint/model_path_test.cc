@@ -1,4 +1,7 @@
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/test_files.h"
@@ -32,6 +35,8 @@ TEST(ModelPath, SaysWhatWasLookedForAndWhere) {
   hub.write("models--o--empty/refs/x", "");
   hub.write("models--o--two/snapshots/a/config.json", "");
   hub.write("models--o--two/snapshots/b/config.json", "");
+  std::filesystem::create_symlink(hub.path("loop"), hub.path("loop"));
+  ASSERT_EQ(::mkfifo(hub.path("fifo").c_str(), 0600), 0);
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"", "empty"},
       {std::string("a\0b", 3), "NUL"},
@@ -44,6 +49,9 @@ TEST(ModelPath, SaysWhatWasLookedForAndWhere) {
       {"o/evil", "\"../../..\" is not a revision"},
       {"o/empty", "download is not complete"},
       {"o/two", "2 snapshots; give the path of one"},
+      {hub.path("loop"), "cannot be read: Too many levels of symbolic links"},
+      {hub.path("fifo"), "is a pipe, a socket or a device"},
+      {"/dev/null", "is a pipe, a socket or a device"},
   };
   for (const auto& [model, expected] : cases) {
     const auto path = resolve_model_path(model, {hub.path()});

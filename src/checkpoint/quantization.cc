@@ -226,7 +226,7 @@ Result<Quantization> read_quantization(const Json& config) {
   for (const char* key : {"quantization_config", "compression_config"}) {
     const Json* found = find_member(config, key);
     if (found == nullptr && text != nullptr) found = find_member(*text, key);
-    if (found != nullptr) return interpret(*found).in("config.json: " + std::string(key));
+    if (found != nullptr) return interpret(*found).in(std::string(key));
   }
   return Quantization();
 }

@@ -170,7 +170,7 @@ Result<Tokenizer> load_tokenizer(const Checkpoint& checkpoint) {
         checkpoint.path() + " has no tokenizer.json, and octavo reads tokenizers from that file or from GGUF metadata",
         ErrorKind::not_found);
   OCTAVO_TRY(const auto config, read_json(checkpoint, "tokenizer_config.json"));
-  return Tokenizer::from_json(*json, config ? &*config : nullptr).in("tokenizer.json");
+  return Tokenizer::from_json(*json, config ? &*config : nullptr);
 }
 
 Result<TemplateAsset> load_chat_template(const Checkpoint& checkpoint, const std::string& override_path) {

@@ -18,7 +18,7 @@ std::optional<KvElem> elem_from_name(std::string_view name) {
 
 Error unknown_dtype(std::string_view text, const std::string& why) {
   return Error(
-      "--kv-cache-dtype " + in_quotes(text) + ": " + why +
+      in_quotes(text) + ": " + why +
       "; accepted are auto, bfloat16 (bf16), float32, fp8 (fp8_e4m3), fp8_e5m2, int8, or a pair K:V such as int8:fp8");
 }
 

@@ -64,6 +64,7 @@ class ProgramTest(unittest.TestCase):
         self.assertTrue(rest[0].startswith("octavo: "), outcome)
         self.assertGreater(len(rest[0].split()), 3, outcome)
         self.assertLess(len(rest[0]), 1000, outcome)
+        self.assertNotRegex(rest[0], r"([^\s:/]{2,}): \1\b", outcome)  # a name that two floors have added
         for mention in mentions:
             self.assertIn(str(mention), rest[0], outcome)
         return rest[0]
