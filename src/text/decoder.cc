@@ -11,8 +11,6 @@
 namespace octavo {
 namespace {
 
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
-
 // Byte-level vocabularies spell printable Latin-1 as itself and the other 68 bytes as U+0100 and up, in order.
 constexpr bool spelled_as_itself(int byte) {
   return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || (byte >= 0xAE && byte <= 0xFF);

@@ -8,7 +8,6 @@
 namespace octavo {
 namespace {
 
-constexpr int kMaxDepth = 8;  // of sequences inside sequences
 constexpr std::int64_t kMaxStrip = 1024;
 
 Error refused(const std::string& type, const std::string& why) {
@@ -31,7 +30,7 @@ Status Decoder::add_json(const Json& json, int depth) {
   OCTAVO_TRY(const std::string type, get_string(json, "type").in("decoder"));
   if (type == "Sequence") {
     const Json* parts = find_member(json, "decoders");
-    if (parts == nullptr || !parts->is_array() || depth == kMaxDepth)
+    if (parts == nullptr || !parts->is_array() || depth == kMaxSequenceDepth)
       return Error("decoder Sequence has no usable list of decoders");
     for (const Json& part : *parts) OCTAVO_TRY(add_json(part, depth + 1));
     return {};

@@ -8,8 +8,6 @@
 namespace octavo {
 namespace {
 
-constexpr int kMaxDepth = 8;  // of sequences inside sequences
-
 Result<std::string> replace_matches(std::string_view text, const Regex& regex, std::string_view with) {
   RegexSearch search(regex);
   std::string out;
@@ -78,7 +76,7 @@ Status TextNormalizer::add_json(const Json& normalizer, int depth) {
                      " is not supported (NFC, NFD, NFKC, NFKD, Prepend, Replace, Sequence are)",
                  ErrorKind::unsupported);
   const Json* parts = find_member(normalizer, "normalizers");
-  if (parts == nullptr || !parts->is_array() || depth == kMaxDepth)
+  if (parts == nullptr || !parts->is_array() || depth == kMaxSequenceDepth)
     return Error("normalizer Sequence has no usable list of normalizers");
   for (const Json& part : *parts) OCTAVO_TRY(add_json(part, depth + 1));
   return {};
@@ -105,9 +103,9 @@ std::string TextNormalizer::description() const {
     if (step.form) names.emplace_back(form_name(step.form->form));
     if (step.prepend) names.push_back("prepends " + in_quotes(step.prepend->text));
     if (step.replace)
-      names.push_back(step.replace->regex ? "replaces by expression"
-                                          : in_quotes(step.replace->literal) + " becomes " +
-                                                in_quotes(step.replace->content));
+      names.push_back(step.replace->regex
+                          ? "replaces by expression"
+                          : in_quotes(step.replace->literal) + " becomes " + in_quotes(step.replace->content));
   }
   return join(names, ", ");
 }

@@ -14,6 +14,8 @@
 
 namespace octavo {
 
+constexpr int kMaxSequenceDepth = 8;  // of sequences inside sequences, in every part of tokenizer.json
+
 class TextNormalizer {
  public:
   struct Form {

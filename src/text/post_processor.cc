@@ -5,11 +5,10 @@
 
 #include "base/json.h"
 #include "base/strings.h"
+#include "text/normalizer.h"
 
 namespace octavo {
 namespace {
-
-constexpr int kMaxDepth = 8;  // of sequences inside sequences
 
 Result<std::vector<std::int32_t>> ids_of(const Json* known, const std::string& name) {
   const Json* token = known == nullptr ? nullptr : find_member(*known, name);
@@ -62,11 +61,11 @@ Status apply(const Json& json, PostProcessor& result, int depth) {
     return {};
   }
   if (type != "Sequence")
-    return Error("the post_processor " + in_quotes(type) +
-                     " is not supported (TemplateProcessing, ByteLevel, Sequence are)",
-                 ErrorKind::unsupported);
+    return Error(
+        "the post_processor " + in_quotes(type) + " is not supported (TemplateProcessing, ByteLevel, Sequence are)",
+        ErrorKind::unsupported);
   const Json* parts = find_member(json, "processors");
-  if (parts == nullptr || !parts->is_array() || depth == kMaxDepth)
+  if (parts == nullptr || !parts->is_array() || depth == kMaxSequenceDepth)
     return Error("post_processor Sequence has no usable list of processors");
   for (const Json& part : *parts) OCTAVO_TRY(apply(part, result, depth + 1));
   return {};

@@ -11,7 +11,6 @@
 namespace octavo {
 namespace {
 
-constexpr int kMaxDepth = 8;           // of sequences inside sequences
 constexpr std::size_t kMaxSteps = 64;  // each is a level of the call stack
 using Step = PreTokenizer::Step;
 
@@ -88,7 +87,7 @@ Status PreTokenizer::add_json(const Json& json, int depth) {
   OCTAVO_TRY(const std::string type, get_string(json, "type").in("pre_tokenizer"));
   if (type == "Sequence") {
     const Json* parts = find_member(json, "pretokenizers");
-    if (parts == nullptr || !parts->is_array() || depth == kMaxDepth)
+    if (parts == nullptr || !parts->is_array() || depth == kMaxSequenceDepth)
       return Error("pre-tokenizer Sequence has no usable list of pretokenizers");
     for (const Json& part : *parts) OCTAVO_TRY(add_json(part, depth + 1));
     return {};

@@ -11,7 +11,6 @@
 namespace octavo {
 namespace {
 
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
 enum TokenType : std::int32_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
 
 Status check_vocabulary(const Vocabulary& v, bool by_score) {

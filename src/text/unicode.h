@@ -13,6 +13,7 @@ namespace octavo {
 enum class UnicodeForm { nfc, nfd, nfkc, nfkd };
 
 constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+FFFD
+constexpr std::string_view kSpaceMark = "\xE2\x96\x81";             // U+2581, how some vocabularies spell a space
 
 std::size_t utf8_length(char lead);  // bytes of the character that begins with `lead` (1 for a byte that begins none)
 char32_t decode_utf8(std::string_view valid, std::size_t at);

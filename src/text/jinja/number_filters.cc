@@ -109,12 +109,12 @@ Value filesizeformat(Interpreter& in, const Value& input, Arguments& arguments) 
   return in.text(buffer);
 }
 
-constexpr FilterRow kRows[] = {{"abs", absolute},   {"filesizeformat", filesizeformat},
-                               {"float", to_float}, {"int", to_int},
-                               {"round", round},    {"sum", sum}};
+constexpr FilterRow kNumberFilters[] = {{"abs", absolute},   {"filesizeformat", filesizeformat},
+                                        {"float", to_float}, {"int", to_int},
+                                        {"round", round},    {"sum", sum}};
 
 }  // namespace
 
-std::span<const FilterRow> number_filters() { return kRows; }
+std::span<const FilterRow> number_filters() { return kNumberFilters; }
 
 }  // namespace octavo::jinja

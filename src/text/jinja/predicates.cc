@@ -96,7 +96,7 @@ bool is_test(Interpreter&, const Value& input, Arguments& arguments) {
   return input.is_string() && find_test(input.text());
 }
 
-constexpr TestRow kRows[] = {
+constexpr TestRow kTests[] = {
     {"!=", compares<Op::not_equal>},
     {"<", compares<Op::less>},
     {"<=", compares<Op::less_equal>},
@@ -140,6 +140,6 @@ constexpr TestRow kRows[] = {
 
 }  // namespace
 
-std::span<const TestRow> tests() { return kRows; }
+std::span<const TestRow> tests() { return kTests; }
 
 }  // namespace octavo::jinja

@@ -85,11 +85,11 @@ Value rejectattr(Interpreter& in, const Value& input, Arguments& arguments) {
   return select_if(in, input, arguments, false, true);
 }
 
-constexpr FilterRow kRows[] = {
+constexpr FilterRow kSelectingFilters[] = {
     {"map", map}, {"reject", reject}, {"rejectattr", rejectattr}, {"select", select}, {"selectattr", selectattr}};
 
 }  // namespace
 
-std::span<const FilterRow> selecting_filters() { return kRows; }
+std::span<const FilterRow> selecting_filters() { return kSelectingFilters; }
 
 }  // namespace octavo::jinja

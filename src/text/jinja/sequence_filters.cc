@@ -274,7 +274,7 @@ Value attr(Interpreter& in, const Value& input, Arguments& arguments) {
   return in.attribute(input, name);
 }
 
-constexpr FilterRow kRows[] = {
+constexpr FilterRow kSequenceFilters[] = {
     {"attr", attr},
     {"batch", batch},
     {"count", length},
@@ -298,6 +298,6 @@ constexpr FilterRow kRows[] = {
 
 }  // namespace
 
-std::span<const FilterRow> sequence_filters() { return kRows; }
+std::span<const FilterRow> sequence_filters() { return kSequenceFilters; }
 
 }  // namespace octavo::jinja

@@ -11,7 +11,7 @@ namespace octavo::jinja {
 namespace {
 
 template <std::string (*kChange)(std::string_view)>
-Value changed(Interpreter& in, const Value& self, Arguments& arguments) {
+Value changed_text(Interpreter& in, const Value& self, Arguments& arguments) {
   const Bound bound("a method of str", arguments, {}, 0);
   in.budget().expect(self.text().size() * 3);  // the most that a change of case makes of a text
   return in.text(kChange(self.text()), self.is_safe());
@@ -109,9 +109,9 @@ Value text_zfill(Interpreter& in, const Value& self, Arguments& arguments) {
   return in.text(out.take(), self.is_safe());
 }
 
-constexpr MethodRow kMethods[] = {
-    {"capitalize", changed<to_capitalized>},
-    {"casefold", changed<to_folded>},
+constexpr MethodRow kTextChangeMethods[] = {
+    {"capitalize", changed_text<to_capitalized>},
+    {"casefold", changed_text<to_folded>},
     {"center", text_center},
     {"encode", nullptr},
     {"expandtabs", nullptr},
@@ -119,7 +119,7 @@ constexpr MethodRow kMethods[] = {
     {"format_map", text_format_map},
     {"join", text_join},
     {"ljust", text_ljust},
-    {"lower", changed<to_lower>},
+    {"lower", changed_text<to_lower>},
     {"lstrip", text_lstrip},
     {"maketrans", nullptr},
     {"removeprefix", text_removeprefix},
@@ -128,19 +128,19 @@ constexpr MethodRow kMethods[] = {
     {"rjust", text_rjust},
     {"rstrip", text_rstrip},
     {"strip", text_strip},
-    {"swapcase", changed<to_swapped>},
-    {"title", changed<to_title>},
+    {"swapcase", changed_text<to_swapped>},
+    {"title", changed_text<to_title>},
     {"translate", nullptr},
-    {"upper", changed<to_upper>},
+    {"upper", changed_text<to_upper>},
     {"zfill", text_zfill},
 };
 
 }  // namespace
 
 const MethodRow* find_text_change_method(std::string_view name) {
-  const auto* row = std::lower_bound(std::begin(kMethods), std::end(kMethods), name,
+  const auto* row = std::lower_bound(std::begin(kTextChangeMethods), std::end(kTextChangeMethods), name,
                                      [](const MethodRow& r, std::string_view wanted) { return r.name < wanted; });
-  return row != std::end(kMethods) && row->name == name ? row : nullptr;
+  return row != std::end(kTextChangeMethods) && row->name == name ? row : nullptr;
 }
 
 }  // namespace octavo::jinja

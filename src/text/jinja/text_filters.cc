@@ -238,7 +238,7 @@ Value tojson(Interpreter& in, const Value& input, Arguments& arguments) {
   return in.text(to_json(input, style, in.budget()));
 }
 
-constexpr FilterRow kRows[] = {
+constexpr FilterRow kTextFilters[] = {
     {"capitalize", changed<to_capitalized>},
     {"center", center},
     {"e", escape},
@@ -261,6 +261,6 @@ constexpr FilterRow kRows[] = {
 
 }  // namespace
 
-std::span<const FilterRow> text_filters() { return kRows; }
+std::span<const FilterRow> text_filters() { return kTextFilters; }
 
 }  // namespace octavo::jinja

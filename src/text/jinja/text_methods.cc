@@ -208,7 +208,7 @@ Value text_isidentifier(Interpreter& in, const Value& self, Arguments& arguments
   return Value(!text.empty());
 }
 
-constexpr MethodRow kMethods[] = {
+constexpr MethodRow kTextMethods[] = {
     {"count", text_count},
     {"endswith", text_endswith},
     {"find", text_find},
@@ -238,9 +238,9 @@ constexpr MethodRow kMethods[] = {
 }  // namespace
 
 const MethodRow* find_text_method(std::string_view name) {
-  const auto* row = std::lower_bound(std::begin(kMethods), std::end(kMethods), name,
+  const auto* row = std::lower_bound(std::begin(kTextMethods), std::end(kTextMethods), name,
                                      [](const MethodRow& r, std::string_view wanted) { return r.name < wanted; });
-  return row != std::end(kMethods) && row->name == name ? row : nullptr;
+  return row != std::end(kTextMethods) && row->name == name ? row : nullptr;
 }
 
 }  // namespace octavo::jinja

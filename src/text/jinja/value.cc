@@ -7,7 +7,7 @@
 namespace octavo::jinja {
 namespace {
 
-constexpr std::size_t kNowhere = static_cast<std::size_t>(-1);
+constexpr std::size_t kNoPosition = static_cast<std::size_t>(-1);
 constexpr std::size_t kSmallDict = 8;  // below, comparing is cheaper than hashing
 
 std::size_t bytes_of(const std::vector<Value>& items) { return items.size() * sizeof(Value); }
@@ -109,17 +109,17 @@ std::size_t Dict::position(const Value& key, std::size_t key_hash, Budget& costs
   if (entries.size() <= kSmallDict) {
     for (std::size_t i = 0; i < entries.size(); ++i)
       if (equals(entries[i].first, key, costs)) return i;
-    return kNowhere;
+    return kNoPosition;
   }
   const auto [first, last] = index_.equal_range(key_hash);
   for (auto it = first; it != last; ++it)
     if (equals(entries[it->second].first, key, costs)) return it->second;
-  return kNowhere;
+  return kNoPosition;
 }
 
 const Value* Dict::find(const Value& key, Budget& costs) const {
   const std::size_t at = position(key, hash(key, costs), costs);
-  return at == kNowhere ? nullptr : &entries[at].second;
+  return at == kNoPosition ? nullptr : &entries[at].second;
 }
 
 const Value* Dict::find(std::string_view key) const {
@@ -137,7 +137,7 @@ const Value* Dict::find(std::string_view key) const {
 
 void Dict::set(Value key, Value value, Budget& costs) {
   const std::size_t key_hash = hash(key, costs);
-  if (const std::size_t at = position(key, key_hash, costs); at != kNowhere) {
+  if (const std::size_t at = position(key, key_hash, costs); at != kNoPosition) {
     entries[at].second = std::move(value);
     return;
   }
