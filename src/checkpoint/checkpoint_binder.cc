@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "base/log.h"
@@ -53,8 +54,9 @@ struct CheckpointBinder::State {
   NameMap names;
   RankOf rank;
   WeightMemory memory;
-  std::vector<bool> used;                       // by position in checkpoint.tensors()
-  std::vector<std::string> attention_prefixes;  // whose KV scales were asked for, sorted at the end
+  std::vector<bool> used;                          // by position in checkpoint.tensors()
+  std::map<float, const std::byte*> input_scales;  // equal ones once: parts that share theirs are one product
+  std::vector<std::string> attention_prefixes;     // whose KV scales were asked for, sorted at the end
 
   std::string file_name(const std::string& name) const { return names.file_name ? names.file_name(name) : name; }
 
@@ -145,8 +147,11 @@ Status CheckpointBinder::State::add_scales(WeightPart& part, const PartRequest& 
   if (input == nullptr) input = use(request.name + ".activation_scale");
   if (input == nullptr) return {};
   OCTAVO_TRY(const float number, read_single_scale(*input));
-  OCTAVO_TRY(const std::byte* input_data, memory.floats(std::span(&number, 1)));
-  part.input_scale = Tensor(input_data, DType::f32, {1});
+  const auto [place, is_new] = input_scales.try_emplace(number, nullptr);
+  if (is_new) {
+    OCTAVO_TRY(place->second, memory.floats(std::span(&number, 1)));
+  }
+  part.input_scale = Tensor(place->second, DType::f32, {1});
   return {};
 }
 
@@ -206,6 +211,7 @@ CheckpointBinder::CheckpointBinder(const Checkpoint& checkpoint, const Quantizat
                        rank,
                        WeightMemory(device),
                        std::vector<bool>(checkpoint.tensors().size()),
+                       {},
                        {}}) {}
 
 CheckpointBinder::~CheckpointBinder() = default;

@@ -1,4 +1,5 @@
 #include "cuda/check.h"
+#include "cuda/early_start.cuh"
 #include "cuda/few_rows.h"
 #include "cuda/kernel_rows.h"
 #include "cuda/weight_numbers.cuh"
@@ -10,6 +11,14 @@ namespace {
 // Small blocks: the work of a matrix of a few thousand rows then spreads evenly over the multiprocessors.
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / 32;
+
+// Parts of one dtype, computed side by side: part p has the blocks from first_block[p] on.
+struct PartStack {
+  PartView part[kMaxStacked];
+  unsigned first_block[kMaxStacked] = {};
+  std::int64_t column[kMaxStacked] = {};  // of the result
+  int count = 0;
+};
 
 struct Result {
   void* data = nullptr;
@@ -37,13 +46,28 @@ __device__ float sum_of_warp(float value) {
   return value;
 }
 
+// Has the weight's first bytes brought into L2: a weight is never written, so this need not wait for the kernel before.
+__device__ void fetch_ahead(const std::byte* row, std::int64_t bytes) {
+  constexpr int kLine = 128;
+  for (std::int64_t at = threadIdx.x % 32 * kLine; at < min(bytes, std::int64_t{32 * kLine}); at += 32 * kLine)
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(row + at));
+}
+
 // kTokens rows of x (those beyond `tokens` repeat the last and are not stored); a warp makes kRows numbers of each, so
 // that a number of x is loaded once for all of them. kAhead chunks of a row are on their way at once.
 template <DType kDtype, int kTokens, int kRows, int kAhead>
 __global__ void __launch_bounds__(kThreads)
-    few_rows_kernel(PartView part, Rows<const __nv_bfloat16> x, int tokens, Result result) {
+    few_rows_kernel(const __grid_constant__ PartStack stack, Rows<const __nv_bfloat16> x, int tokens, Result result) {
+  int which = 0;
+  while (which + 1 < stack.count && blockIdx.x >= stack.first_block[which + 1]) ++which;
+  const PartView part = stack.part[which];
+  const std::int64_t column = stack.column[which];
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const std::int64_t first = (std::int64_t{blockIdx.x} * kWarps + threadIdx.x / 32) * kRows;
+  const std::int64_t first =
+      (std::int64_t{blockIdx.x - stack.first_block[which]} * kWarps + threadIdx.x / 32) * kRows;
+  if (first < part.rows) fetch_ahead(part.row(first), part.row_bytes);
+  let_next_start();
+  wait_for_kernels_before();
   if (first >= part.rows) return;
   std::int64_t row[kRows];
 #pragma unroll
@@ -78,22 +102,32 @@ __global__ void __launch_bounds__(kThreads)
     for (int r = 0; r < kRows; ++r) {
       float sum = sum_of_warp(sums[t][r]);
       if (part.grain != ScaleGrain::block) sum *= part.scale_at(row[r], 0);
-      if (lane == 0 && t < tokens && first + r < part.rows) result.put(t, first + r, sum);
+      if (lane == 0 && t < tokens && first + r < part.rows) result.put(t, column + first + r, sum);
     }
 }
 
+// Starts while the kernel before still runs, and waits for it where it must.
+template <DType kDtype, int kTokens, int kRows, int kAhead>
+void launch_few(cudaStream_t stream, const RowsProduct& product) {
+  PartStack stack;
+  unsigned blocks = 0;
+  std::int64_t column = 0;
+  for (const WeightPart& part : product.parts) {
+    stack.part[stack.count] = view_of(part);
+    stack.first_block[stack.count] = blocks;
+    stack.column[stack.count++] = column;
+    blocks += blocks_for(part.values.size(0), kRows * kWarps);
+    column += part.values.size(0);
+  }
+  launch_early(stream, product.early, blocks, kThreads, few_rows_kernel<kDtype, kTokens, kRows, kAhead>, stack,
+               rows_of<const __nv_bfloat16>(product.x), static_cast<int>(product.x.size(0)), result_of(product));
+}
+
 template <DType kDtype>
-void launch_few(cudaStream_t stream, const PartView& part, const Rows<const __nv_bfloat16>& x, int tokens,
-                const Result& result) {
-  if (tokens == 1)
-    few_rows_kernel<kDtype, 1, 1, 8><<<blocks_for(part.rows, kWarps), kThreads, 0, stream>>>(part, x, tokens, result);
-  else if (tokens <= 4)
-    few_rows_kernel<kDtype, 4, 2, 2>
-        <<<blocks_for(part.rows, 2 * kWarps), kThreads, 0, stream>>>(part, x, tokens, result);
-  else
-    few_rows_kernel<kDtype, 8, 2, 2>
-        <<<blocks_for(part.rows, 2 * kWarps), kThreads, 0, stream>>>(part, x, tokens, result);
-  check_launch();
+void launch_few(cudaStream_t stream, const RowsProduct& product) {
+  const std::int64_t tokens = product.x.size(0);
+  if (tokens == 1) return launch_few<kDtype, 1, 1, 8>(stream, product);
+  tokens <= 4 ? launch_few<kDtype, 4, 2, 2>(stream, product) : launch_few<kDtype, 8, 2, 2>(stream, product);
 }
 
 // A warp a number.
@@ -135,34 +169,32 @@ std::vector<KernelEntry> few_rows_kernels() {
   return entries<bf16, f16, f32, e4m3, e5m2, q4_0, q4_1, q8_0>();
 }
 
-bool takes_few_rows(const RowsProduct& product) {
-  const auto address = reinterpret_cast<std::uintptr_t>(product.x.raw());
-  return product.x.size(0) <= kMaxFewRows && product.x.dtype() == DType::bf16 && address % 16 == 0 &&
-         product.x.stride(0) % 8 == 0 && loads_by_eight(view_of(product.part));
+bool takes_few_rows(const Tensor& x) {
+  const auto address = reinterpret_cast<std::uintptr_t>(x.raw());
+  return x.size(0) <= kMaxFewRows && x.dtype() == DType::bf16 && address % 16 == 0 && x.stride(0) % 8 == 0;
 }
 
+bool takes_few_rows(const WeightPart& part) { return loads_by_eight(view_of(part)); }
+
 void few_rows(cudaStream_t stream, const RowsProduct& product) {
-  const PartView part = view_of(product.part);
-  const Rows<const __nv_bfloat16> x = rows_of<const __nv_bfloat16>(product.x);
-  const int tokens = static_cast<int>(product.x.size(0));
-  const Result result = result_of(product);
-  switch (part.dtype) {
+  octavo::check(!product.parts.empty() && product.parts.size() <= kMaxStacked, "one launch takes a few parts");
+  switch (product.parts.front().values.dtype()) {
     case DType::bf16:
-      return launch_few<DType::bf16>(stream, part, x, tokens, result);
+      return launch_few<DType::bf16>(stream, product);
     case DType::f16:
-      return launch_few<DType::f16>(stream, part, x, tokens, result);
+      return launch_few<DType::f16>(stream, product);
     case DType::f32:
-      return launch_few<DType::f32>(stream, part, x, tokens, result);
+      return launch_few<DType::f32>(stream, product);
     case DType::e4m3:
-      return launch_few<DType::e4m3>(stream, part, x, tokens, result);
+      return launch_few<DType::e4m3>(stream, product);
     case DType::e5m2:
-      return launch_few<DType::e5m2>(stream, part, x, tokens, result);
+      return launch_few<DType::e5m2>(stream, product);
     case DType::q4_0:
-      return launch_few<DType::q4_0>(stream, part, x, tokens, result);
+      return launch_few<DType::q4_0>(stream, product);
     case DType::q4_1:
-      return launch_few<DType::q4_1>(stream, part, x, tokens, result);
+      return launch_few<DType::q4_1>(stream, product);
     case DType::q8_0:
-      return launch_few<DType::q8_0>(stream, part, x, tokens, result);
+      return launch_few<DType::q8_0>(stream, product);
     default:
       octavo::check(false, "no weight is stored in this dtype");
   }
@@ -170,12 +202,20 @@ void few_rows(cudaStream_t stream, const RowsProduct& product) {
 
 void any_rows(cudaStream_t stream, const RowsProduct& product) {
   octavo::check(product.x.size(0) <= 65535, "more rows than one launch takes");
-  const PartView part = view_of(product.part);
-  const dim3 grid(blocks_for(part.rows, kWarps), static_cast<unsigned>(product.x.size(0)));
-  visit_float(product.x.dtype(), [&](auto type) {
-    using T = decltype(type);
-    any_rows_kernel<T><<<grid, kThreads, 0, stream>>>(part, rows_of<const T>(product.x), result_of(product));
-  });
+  std::int64_t column = 0;
+  for (const WeightPart& stored : product.parts) {
+    const PartView part = view_of(stored);
+    Result result = result_of({product.x,
+                               {},
+                               product.bias.empty() ? Tensor() : product.bias.rows(column, part.rows),
+                               product.out.columns(column, part.rows)});
+    const dim3 grid(blocks_for(part.rows, kWarps), static_cast<unsigned>(product.x.size(0)));
+    visit_float(product.x.dtype(), [&](auto type) {
+      using T = decltype(type);
+      any_rows_kernel<T><<<grid, kThreads, 0, stream>>>(part, rows_of<const T>(product.x), result);
+    });
+    column += part.rows;
+  }
   check_launch();
 }
 

@@ -1,10 +1,13 @@
-// Products of few rows with a weight in its packed form, at its exact values with sums in float32: reading the weight
-// is all the time there is. few_rows() takes at most kMaxFewRows rows of BF16 whose rows are aligned; any_rows() takes
-// every shape and dtype, and is slow.
+// Products of few rows with weights in their packed form, at their exact values with sums in float32: reading the
+// weights is all the time there is. few_rows() takes at most kMaxFewRows rows of BF16 whose rows are aligned, and up to
+// kMaxStacked parts of one dtype in a launch; any_rows() takes every shape and dtype, and is slow.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
+#include <span>
+
+#include "cuda/quantize.h"
 #include "ops/ops.h"
 
 namespace octavo::cuda {
@@ -12,13 +15,15 @@ namespace octavo::cuda {
 constexpr std::int64_t kMaxFewRows = 8;
 
 struct RowsProduct {
-  Tensor x;                // bf16 or f32 [rows, in]
-  const WeightPart& part;  // [out, in]
-  Tensor bias;             // f32 [out] or empty
-  Tensor out;              // bf16 or f32 [rows, out]
+  Tensor x;                           // bf16 or f32 [rows, in]
+  std::span<const WeightPart> parts;  // [out, in] each
+  Tensor bias;                        // f32 [all out] or empty
+  Tensor out;                         // bf16 or f32 [rows, all out]
+  bool early = false;                 // few_rows() may start while the kernel before still runs
 };
 
-bool takes_few_rows(const RowsProduct& product);
+bool takes_few_rows(const Tensor& x);
+bool takes_few_rows(const WeightPart& part);
 void few_rows(cudaStream_t stream, const RowsProduct& product);
 void any_rows(cudaStream_t stream, const RowsProduct& product);
 

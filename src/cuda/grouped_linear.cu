@@ -1,3 +1,4 @@
+#include <utility>
 #include <vector>
 
 #include "cuda/check.h"
@@ -51,27 +52,45 @@ __global__ void __launch_bounds__(kThreads) grouped_kernel(Rows<const T> x, Grou
 }  // namespace
 
 Result<GroupedLinear> GroupedLinear::create(Device& device) {
-  OCTAVO_TRY(Buffer experts, device.allocate(kMaxExperts * sizeof(PartView), "lists of experts"));
-  return GroupedLinear(device, std::move(experts));
+  OCTAVO_TRY(Buffer table, device.allocate(kMaxExperts * sizeof(PartView), "lists of experts"));
+  return GroupedLinear(device, std::move(table));
+}
+
+// Where in the table the experts are.
+std::size_t GroupedLinear::list_of(std::span<const Weight> experts) {
+  std::vector<Expert> wanted;
+  wanted.reserve(experts.size());
+  for (const Weight& expert : experts) {
+    octavo::check(expert.parts.size() == 1 && expert.out == experts.front().out && expert.in == experts.front().in,
+                  "an expert is one part, [out, in]");
+    const WeightPart& part = expert.parts.front();
+    wanted.push_back({part.values.raw(), part.scale.raw(), part.values.dtype(), part.grain, part.block_rows,
+                      part.block_cols, expert.out, expert.in});
+  }
+  List& list = lists_[experts.data()];
+  if (list.experts == wanted) return list.first;
+  if (list.experts.size() != wanted.size()) {
+    octavo::check(used_ + wanted.size() <= kMaxExperts, "more experts than the lists have room for");
+    list.first = std::exchange(used_, used_ + wanted.size());
+  }
+  std::vector<PartView> views;
+  for (const Weight& expert : experts) views.push_back(view_of(expert.parts.front()));
+  device_->upload(table_.data() + list.first * sizeof(PartView), std::as_bytes(std::span(views)));
+  list.experts = std::move(wanted);
+  return list.first;
 }
 
 void GroupedLinear::run(cudaStream_t stream, const GroupedLinearArgs& args) {
   const std::int64_t tokens = args.ids.size(0);
   const std::int64_t k = args.ids.size(1);
-  octavo::check(!args.experts.empty() && args.experts.size() <= kMaxExperts &&
+  octavo::check(!args.experts.empty() && args.experts.front().out == args.out.size(1) &&
+                    args.experts.front().in == args.x.size(1) &&
                     (args.x.size(0) == tokens || args.x.size(0) == tokens * k) &&
                     args.out.size(0) == (args.weights.empty() ? tokens * k : tokens) &&
                     args.out.dtype() == args.x.dtype() && args.out.size(0) <= 65535,
                 "shapes of grouped_linear");
   if (tokens == 0) return;
-  std::vector<PartView> views;
-  for (const Weight& expert : args.experts) {
-    octavo::check(expert.parts.size() == 1 && expert.out == args.out.size(1) && expert.in == args.x.size(1),
-                  "an expert is one part, [out, in]");
-    views.push_back(view_of(expert.parts.front()));
-  }
-  device_->upload(experts_.data(), std::as_bytes(std::span(views)));
-  const Grouping grouping{reinterpret_cast<const PartView*>(experts_.data()),
+  const Grouping grouping{reinterpret_cast<const PartView*>(table_.data()) + list_of(args.experts),
                           ints(args.ids),
                           floats(args.weights),
                           floats(args.bias),

@@ -1,6 +1,9 @@
-// Linear: the verb `linear` on the GPU. Chooses for each part of the weight: few rows straight from the packed numbers,
-// otherwise a matrix product of BF16, for which packed parts are unpacked tile by tile (each number rounded once to
-// BF16). Its scratch is reserved when it is made: no step allocates.
+// Linear: the verb `linear` on the GPU. Few rows are computed straight from the packed numbers. More rows take a matrix
+// product: of e4m3 codes where the weight is e4m3 and the GPU and the library have one for its scales (the inputs are
+// then rounded too, as the checkpoint's format says), otherwise of BF16, for which packed parts are unpacked tile by
+// tile (each number rounded once to BF16). Its scratch is reserved when it is made: no step allocates.
+//
+// Few rows keep their inputs unrounded: rounding them would take a launch more, and lose.
 #pragma once
 
 #include <memory>
@@ -17,13 +20,32 @@ class Linear {
   void run(cudaStream_t stream, const LinearArgs& args);
 
  private:
+  // Parts that one product computes: neighbours in memory, of a kind.
+  struct Stack {
+    std::span<const WeightPart> parts;
+    Tensor values;  // [rows of all, in]
+  };
+  // What a product is of. Shapes: x [tokens, in], out [tokens, rows], bias f32 [rows] or empty.
+  struct Work {
+    cudaStream_t stream = nullptr;
+    Tensor x;
+    Stack stack;
+    Tensor bias;
+    Tensor out;
+  };
+
   explicit Linear(std::unique_ptr<MatrixProduct> product) : product_(std::move(product)) {}
-  void run_part(cudaStream_t stream, const Tensor& x, const WeightPart& part, const Tensor& bias, const Tensor& out);
-  bool run_product(cudaStream_t stream, const Tensor& x, const WeightPart& part, const Tensor& bias, const Tensor& out);
+  static std::vector<Stack> stacks(const std::vector<WeightPart>& parts);
+  void run_few(cudaStream_t stream, const LinearArgs& args);
+  bool run_fp8(const Work& work);
+  bool run_fp8(const Work& work, ProductKind kind);
+  bool run_bf16(const Work& work);
 
   std::unique_ptr<MatrixProduct> product_;
-  Buffer unpacked_;  // bf16, a tile of a weight
-  Buffer sums_;      // f32, results that wait for their bias
+  bool starts_early_ = false;  // this GPU lets a kernel start while the one before still runs
+  Buffer numbers_;             // bf16, a tile of a weight; or the codes of inputs
+  Buffer sums_;                // f32, results that wait for their scales and bias
+  Buffer scales_;              // f32, of inputs, then of weights
 };
 
 }  // namespace octavo::cuda

@@ -12,6 +12,9 @@ namespace {
 
 constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // what the library asks for on its largest split sums
 constexpr std::size_t kMaxPlans = 4096;
+constexpr std::size_t kScaledVersion = 120900;  // the library's first with scales by row and by block
+
+bool is_scaled(ProductKind kind) { return kind == ProductKind::fp8_rows || kind == ProductKind::fp8_blocks; }
 
 int alignment_of(const Tensor& tensor) {
   const auto address = reinterpret_cast<std::uintptr_t>(tensor.raw()) |
@@ -51,16 +54,19 @@ void MatrixProduct::check(cublasStatus_t status) const {
 }
 
 // The library counts columns first: y^T [out, tokens] = W [out, in] x^T [in, tokens], where W is kept transposed.
-MatrixProduct::Plan MatrixProduct::make_plan(const Key& key) const {
-  const auto [out, tokens, in, x_stride, out_stride, bf16_out, x_alignment, out_alignment] = key;
+MatrixProduct::Plan MatrixProduct::make_plan(const Key& key, const ProductArgs& args) const {
+  const auto [kind, out, tokens, in, x_stride, out_stride, bf16_out, x_alignment, out_alignment] = key;
+  const cudaDataType_t input = kind == ProductKind::bf16 ? CUDA_R_16BF : CUDA_R_8F_E4M3;
   const cudaDataType_t result = bf16_out ? CUDA_R_16BF : CUDA_R_32F;
   const auto size = [](std::int64_t n) { return static_cast<std::uint64_t>(n); };
   Plan plan;
+  if (is_scaled(kind) && lt_.get_version() < kScaledVersion) return plan;
   check(lt_.desc_create(&plan.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
   const cublasOperation_t transposed = CUBLAS_OP_T;
   check(lt_.desc_set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed));
-  check(lt_.layout_create(&plan.weight, CUDA_R_16BF, size(in), size(out), in));
-  check(lt_.layout_create(&plan.x, CUDA_R_16BF, size(in), size(tokens), x_stride));
+  set_scales(plan, args);
+  check(lt_.layout_create(&plan.weight, input, size(in), size(out), in));
+  check(lt_.layout_create(&plan.x, input, size(in), size(tokens), x_stride));
   check(lt_.layout_create(&plan.out, result, size(out), size(tokens), out_stride));
   cublasLtMatmulPreference_t preference = nullptr;
   check(lt_.preference_create(&preference));
@@ -82,22 +88,47 @@ MatrixProduct::Plan MatrixProduct::make_plan(const Key& key) const {
   return plan;
 }
 
-bool MatrixProduct::run(cudaStream_t stream, const ProductArgs& args) {
-  const Key key{args.out.size(1),     args.x.size(0),        args.x.size(1),
-                args.x.stride(0),     args.out.stride(0),    args.out.dtype() == DType::bf16,
-                alignment_of(args.x), alignment_of(args.out)};
+// The scales' modes are the plan's, their addresses those of this product.
+void MatrixProduct::set_scales(const Plan& plan, const ProductArgs& args) const {
+  if (!is_scaled(args.kind)) return;
+  const bool rows = args.kind == ProductKind::fp8_rows;
+  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, auto value) {
+    check(lt_.desc_set(plan.desc, attribute, &value, sizeof value));
+  };
+  set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE,
+      std::int32_t{rows ? CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F : CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F});
+  set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE,
+      std::int32_t{rows ? CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F : CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F});
+  set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, static_cast<const void*>(args.weight_scale));
+  set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, static_cast<const void*>(args.x_scale));
+}
+
+const MatrixProduct::Plan& MatrixProduct::plan_for(const ProductArgs& args) {
+  const Key key{args.kind,
+                args.out.size(1),
+                args.x.size(0),
+                args.x.size(1),
+                args.x.stride(0),
+                args.out.stride(0),
+                args.out.dtype() == DType::bf16,
+                alignment_of(args.x),
+                alignment_of(args.out)};
   auto found = plans_.find(key);
   if (found == plans_.end()) {
     if (plans_.size() >= kMaxPlans) drop_plans();
-    found = plans_.emplace(key, make_plan(key)).first;
+    found = plans_.emplace(key, make_plan(key, args)).first;
   }
-  const Plan& plan = found->second;
-  if (!plan.found) return false;
+  return found->second;
+}
+
+void MatrixProduct::run(cudaStream_t stream, const ProductArgs& args) {
+  const Plan& plan = plan_for(args);
+  octavo::check(plan.found, "a product that the library serves");
+  set_scales(plan, args);
   const float one = 1.0f;
   const float zero = 0.0f;
   check(lt_.matmul(handle_, plan.desc, &one, args.weight, plan.weight, args.x.raw(), plan.x, &zero, args.out.raw(),
                    plan.out, args.out.raw(), plan.out, &plan.algorithm, workspace_.data(), kWorkspaceBytes, stream));
-  return true;
 }
 
 }  // namespace octavo::cuda

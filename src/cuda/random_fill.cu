@@ -23,7 +23,7 @@ __device__ std::uint8_t random_number<std::uint8_t>(std::uint64_t level) {
 
 // A thread makes kCount neighbours at a time: their hashes serve kNumbersPerHash of them.
 template <class T, int kCount>
-__global__ void __launch_bounds__(kThreads) fill_kernel(RandomMatrix matrix, T* to) {
+__global__ void __launch_bounds__(kThreads) random_kernel(RandomMatrix matrix, T* to) {
   const std::int64_t packs = matrix.rows * matrix.cols / kCount;
   const std::int64_t step = std::int64_t{gridDim.x} * kThreads;
   for (std::int64_t at = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; at < packs; at += step) {
@@ -47,9 +47,9 @@ void fill(cudaStream_t stream, std::byte* data, const RandomMatrix& matrix) {
   const bool by_eight = matrix.cols % 8 == 0 && matrix.first % 8 == 0 && matrix.stride % 8 == 0 &&
                         reinterpret_cast<std::uintptr_t>(data) % (8 * sizeof(T)) == 0;
   if (by_eight)
-    fill_kernel<T, 8><<<kBlocks, kThreads, 0, stream>>>(matrix, to);
+    random_kernel<T, 8><<<kBlocks, kThreads, 0, stream>>>(matrix, to);
   else
-    fill_kernel<T, 1><<<kBlocks, kThreads, 0, stream>>>(matrix, to);
+    random_kernel<T, 1><<<kBlocks, kThreads, 0, stream>>>(matrix, to);
   check_launch();
 }
 

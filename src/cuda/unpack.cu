@@ -33,13 +33,6 @@ __global__ void __launch_bounds__(kThreads)
   to[at] = *reinterpret_cast<const uint4*>(pairs);
 }
 
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    add_bias_kernel(const float* sums, const float* bias, Rows<T> out, std::int64_t rows, std::int64_t n) {
-  const std::int64_t at = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (at < rows * n) out.row(at / n)[at % n] = from_float<T>(sums[at] + bias[at % n]);
-}
-
 }  // namespace
 
 void unpack_rows(cudaStream_t stream, const WeightPart& weight, std::int64_t first, std::int64_t count, std::byte* to) {
@@ -58,17 +51,6 @@ void unpack_rows(cudaStream_t stream, const WeightPart& weight, std::int64_t fir
   else
     unpack_kernel<<<blocks_for(count * part.in, kThreads), kThreads, 0, stream>>>(part, first, count,
                                                                                   reinterpret_cast<__nv_bfloat16*>(to));
-  check_launch();
-}
-
-void add_bias(cudaStream_t stream, const float* sums, const Tensor& bias, const Tensor& out) {
-  const std::int64_t rows = out.size(0);
-  const std::int64_t n = out.size(1);
-  visit_float(out.dtype(), [&](auto type) {
-    using T = decltype(type);
-    add_bias_kernel<T>
-        <<<blocks_for(rows * n, kThreads), kThreads, 0, stream>>>(sums, floats(bias), rows_of<T>(out), rows, n);
-  });
   check_launch();
 }
 
