@@ -6,9 +6,10 @@
 namespace octavo {
 
 BackendFactory backend_factory(const Options& options) {
-  return [config = options.cpu, device = options.device](int rank) -> Result<std::unique_ptr<Backend>> {
+  const cuda::Config gpu_config{.deterministic = options.engine.deterministic};
+  return [config = options.cpu, gpu_config, device = options.device](int rank) -> Result<std::unique_ptr<Backend>> {
     if (device != DeviceChoice::cpu) {
-      Result<std::unique_ptr<Backend>> gpu = cuda::make_backend(rank);
+      Result<std::unique_ptr<Backend>> gpu = cuda::make_backend(rank, gpu_config);
       if (gpu || device == DeviceChoice::cuda) return gpu;
       log::info("no gpu", {{"because", gpu.error().message()}});
     }

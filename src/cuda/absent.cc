@@ -2,7 +2,7 @@
 
 namespace octavo::cuda {
 
-Result<std::unique_ptr<Backend>> make_backend(int) {
+Result<std::unique_ptr<Backend>> make_backend(int, const Config&) {
   return Error("this octavo was built without CUDA: use --device cpu", ErrorKind::unsupported);
 }
 

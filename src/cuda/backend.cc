@@ -66,9 +66,9 @@ int CudaBackend::recorded_batch(int num_seqs) const {
 
 KernelInventory inventory() { return list_kernels(); }
 
-Result<std::unique_ptr<Backend>> make_backend(int rank) {
+Result<std::unique_ptr<Backend>> make_backend(int rank, const Config& config) {
   OCTAVO_TRY(auto device, CudaDevice::create(rank));
-  OCTAVO_TRY(auto ops, CudaOps::create(*device));
+  OCTAVO_TRY(auto ops, CudaOps::create(*device, config.deterministic));
   return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(std::move(device), std::move(ops)));
 }
 

@@ -48,9 +48,9 @@ ScaleSource scale_source(const WeightPart& part) {
 
 }  // namespace
 
-Result<std::unique_ptr<Linear>> Linear::create(Device& device) {
-  OCTAVO_TRY(auto product, MatrixProduct::create(device));
-  auto linear = std::unique_ptr<Linear>(new Linear(std::move(product)));
+Result<std::unique_ptr<Linear>> Linear::create(Device& device, bool deterministic) {
+  OCTAVO_TRY(auto product, MatrixProduct::create(device, deterministic));
+  auto linear = std::unique_ptr<Linear>(new Linear(std::move(product), deterministic));
   const auto allocate = [&](std::int64_t bytes) {
     return device.allocate(static_cast<std::size_t>(bytes), "matrix products");
   };
@@ -88,7 +88,7 @@ void Linear::run(cudaStream_t stream, const LinearArgs& args) {
                     (args.bias.empty() || args.bias.size(0) == args.weight.out),
                 "shapes of linear");
   if (tokens == 0) return;
-  if (takes_few_rows(args.x)) return run_few(stream, args);
+  if (!deterministic_ && takes_few_rows(args.x)) return run_few(stream, args);
   std::int64_t column = 0;
   for (const Stack& stack : stacks(args.weight.parts)) {
     const std::int64_t rows = stack.values.size(0);

@@ -15,7 +15,7 @@ namespace octavo::cuda {
 
 class Linear {
  public:
-  static Result<std::unique_ptr<Linear>> create(Device& device);
+  static Result<std::unique_ptr<Linear>> create(Device& device, bool deterministic);
 
   void run(cudaStream_t stream, const LinearArgs& args);
 
@@ -34,7 +34,8 @@ class Linear {
     Tensor out;
   };
 
-  explicit Linear(std::unique_ptr<MatrixProduct> product) : product_(std::move(product)) {}
+  Linear(std::unique_ptr<MatrixProduct> product, bool deterministic)
+      : product_(std::move(product)), deterministic_(deterministic) {}
   static std::vector<Stack> stacks(const std::vector<WeightPart>& parts);
   void run_few(cudaStream_t stream, const LinearArgs& args);
   bool run_fp8(const Work& work);
@@ -42,6 +43,7 @@ class Linear {
   bool run_bf16(const Work& work);
 
   std::unique_ptr<MatrixProduct> product_;
+  const bool deterministic_;   // one algorithm for any number of rows
   bool starts_early_ = false;  // this GPU lets a kernel start while the one before still runs
   Buffer numbers_;             // bf16, a tile of a weight; or the codes of inputs
   Buffer sums_;                // f32, results that wait for their scales and bias

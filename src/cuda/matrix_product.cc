@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // what the library asks for on its largest split sums
 constexpr std::size_t kMaxPlans = 4096;
+constexpr std::int64_t kFixedTokens = 256;  // that a deterministic product's algorithm is picked for
 constexpr std::size_t kScaledVersion = 120900;  // the library's first with scales by row and by block
 
 bool is_scaled(ProductKind kind) { return kind == ProductKind::fp8_rows || kind == ProductKind::fp8_blocks; }
@@ -24,9 +25,9 @@ int alignment_of(const Tensor& tensor) {
 
 }  // namespace
 
-Result<std::unique_ptr<MatrixProduct>> MatrixProduct::create(Device& device) {
+Result<std::unique_ptr<MatrixProduct>> MatrixProduct::create(Device& device, bool deterministic) {
   OCTAVO_TRY(CublasLt lt, open_cublaslt());
-  auto product = std::unique_ptr<MatrixProduct>(new MatrixProduct(std::move(lt)));
+  auto product = std::unique_ptr<MatrixProduct>(new MatrixProduct(std::move(lt), deterministic));
   if (const cublasStatus_t status = product->lt_.create(&product->handle_); status != CUBLAS_STATUS_SUCCESS)
     return Error(std::string("cuBLASLt does not start: ") + product->lt_.status_name(status), ErrorKind::unavailable);
   OCTAVO_TRY(product->workspace_, device.allocate(kWorkspaceBytes, "matrix products"));
@@ -66,8 +67,11 @@ MatrixProduct::Plan MatrixProduct::make_plan(const Key& key, const ProductArgs& 
   check(lt_.desc_set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed));
   set_scales(plan, args);
   check(lt_.layout_create(&plan.weight, input, size(in), size(out), in));
-  check(lt_.layout_create(&plan.x, input, size(in), size(tokens), x_stride));
-  check(lt_.layout_create(&plan.out, result, size(out), size(tokens), out_stride));
+  const auto lay_out = [&](std::int64_t count) {
+    check(lt_.layout_create(&plan.x, input, size(in), size(count), x_stride));
+    check(lt_.layout_create(&plan.out, result, size(out), size(count), out_stride));
+  };
+  lay_out(deterministic_ ? kFixedTokens : tokens);
   cublasLtMatmulPreference_t preference = nullptr;
   check(lt_.preference_create(&preference));
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
@@ -78,11 +82,17 @@ MatrixProduct::Plan MatrixProduct::make_plan(const Key& key, const ProductArgs& 
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<std::uint32_t>(x_alignment));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<std::uint32_t>(out_alignment));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<std::uint32_t>(out_alignment));
+  if (deterministic_) set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_NONE});
   cublasLtMatmulHeuristicResult_t best{};
   int count = 0;
   const cublasStatus_t status =
       lt_.heuristic(handle_, plan.desc, plan.weight, plan.x, plan.out, plan.out, preference, 1, &best, &count);
   lt_.preference_destroy(preference);
+  if (deterministic_) {
+    lt_.layout_destroy(plan.x);
+    lt_.layout_destroy(plan.out);
+    lay_out(tokens);
+  }
   plan.found = status == CUBLAS_STATUS_SUCCESS && count > 0 && best.state == CUBLAS_STATUS_SUCCESS;
   plan.algorithm = best.algo;
   return plan;

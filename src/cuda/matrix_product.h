@@ -33,7 +33,7 @@ struct ProductArgs {
 
 class MatrixProduct {
  public:
-  static Result<std::unique_ptr<MatrixProduct>> create(Device& device);
+  static Result<std::unique_ptr<MatrixProduct>> create(Device& device, bool deterministic);
   ~MatrixProduct();
 
   bool serves(const ProductArgs& args) { return plan_for(args).found; }
@@ -50,7 +50,7 @@ class MatrixProduct {
   using Key =
       std::tuple<ProductKind, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool, int, int>;
 
-  explicit MatrixProduct(CublasLt lt) : lt_(std::move(lt)) {}
+  MatrixProduct(CublasLt lt, bool deterministic) : lt_(std::move(lt)), deterministic_(deterministic) {}
   const Plan& plan_for(const ProductArgs& args);
   Plan make_plan(const Key& key, const ProductArgs& args) const;
   void set_scales(const Plan& plan, const ProductArgs& args) const;
@@ -58,6 +58,7 @@ class MatrixProduct {
   void check(cublasStatus_t status) const;
 
   CublasLt lt_;
+  const bool deterministic_;  // the algorithm does not depend on the number of tokens, and sums in one order
   cublasLtHandle_t handle_ = nullptr;
   Buffer workspace_;
   std::map<Key, Plan> plans_;

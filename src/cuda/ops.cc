@@ -7,10 +7,10 @@
 
 namespace octavo::cuda {
 
-Result<std::unique_ptr<CudaOps>> CudaOps::create(CudaDevice& device) {
-  OCTAVO_TRY(auto linear, Linear::create(device));
+Result<std::unique_ptr<CudaOps>> CudaOps::create(CudaDevice& device, bool deterministic) {
+  OCTAVO_TRY(auto linear, Linear::create(device, deterministic));
   OCTAVO_TRY(GroupedLinear grouped_linear, GroupedLinear::create(device));
-  return std::unique_ptr<CudaOps>(new CudaOps(device, std::move(linear), std::move(grouped_linear)));
+  return std::unique_ptr<CudaOps>(new CudaOps(device, std::move(linear), std::move(grouped_linear), deterministic));
 }
 
 void CudaOps::embed(const EmbedArgs& args) { cuda::embed(device_.stream(), args); }
@@ -27,8 +27,21 @@ void CudaOps::kv_write(const KvWriteArgs& args) { cuda::kv_write(device_.stream(
 Result<std::unique_ptr<AttentionPlan>> CudaOps::make_plan(const AttentionShape& shape, int max_seqs, int max_tokens) {
   return cuda::make_plan(device_, shape, max_seqs, max_tokens);
 }
-void CudaOps::plan_attention(const PlanAttentionArgs& args) { cuda::plan_attention(device_.stream(), args); }
-void CudaOps::attention(const AttentionArgs& args) { cuda::attention(device_.stream(), args); }
+void CudaOps::plan_attention(const PlanAttentionArgs& args) {
+  const BatchView batch = served(args.batch);
+  cuda::plan_attention(device_.stream(), {batch, args.shape, args.plan});
+}
+void CudaOps::attention(const AttentionArgs& args) {
+  const BatchView batch = served(args.batch);
+  cuda::attention(device_.stream(), {args.query, args.kv, batch, args.plan, args.rule, args.out});
+}
+
+// The kernel of decodes splits the context and merges; that of chunks walks over it in one order, for one token too.
+BatchView CudaOps::served(const BatchView& batch) const {
+  BatchView view = batch;
+  if (deterministic_) view.num_decodes = 0;
+  return view;
+}
 
 void CudaOps::conv_update(const ConvUpdateArgs& args) { cuda::conv_update(device_.stream(), args); }
 void CudaOps::delta_rule(const DeltaRuleArgs& args) { cuda::delta_rule(device_.stream(), args); }

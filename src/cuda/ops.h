@@ -13,7 +13,7 @@ namespace octavo::cuda {
 
 class CudaOps final : public Ops {
  public:
-  static Result<std::unique_ptr<CudaOps>> create(CudaDevice& device);
+  static Result<std::unique_ptr<CudaOps>> create(CudaDevice& device, bool deterministic);
 
   void embed(const EmbedArgs& args) override;
   void rms_norm(const RmsNormArgs& args) override;
@@ -42,12 +42,17 @@ class CudaOps final : public Ops {
   void log_probs(const LogProbsArgs& args) override;
 
  private:
-  CudaOps(CudaDevice& device, std::unique_ptr<Linear> linear, GroupedLinear grouped_linear)
-      : device_(device), linear_(std::move(linear)), grouped_linear_(std::move(grouped_linear)) {}
+  CudaOps(CudaDevice& device, std::unique_ptr<Linear> linear, GroupedLinear grouped_linear, bool deterministic)
+      : device_(device),
+        linear_(std::move(linear)),
+        grouped_linear_(std::move(grouped_linear)),
+        deterministic_(deterministic) {}
+  BatchView served(const BatchView& batch) const;
 
   CudaDevice& device_;
   std::unique_ptr<Linear> linear_;
   GroupedLinear grouped_linear_;
+  const bool deterministic_;
 };
 
 }  // namespace octavo::cuda

@@ -23,7 +23,9 @@ std::vector<Path> make_paths() {
   for (const cpu::Isa isa : {cpu::Isa::plain, cpu::Isa::avx2, cpu::Isa::avx512, cpu::Isa::amx})
     for (const bool deterministic : {false, true})
       if (isa != cpu::Isa::plain || deterministic) add_processor(paths, isa, deterministic);
-  if (auto backend = cuda::make_backend(0)) paths.push_back({"cuda", false, false, false, *std::move(backend)});
+  for (const bool deterministic : {false, true})
+    if (auto backend = cuda::make_backend(0, {.deterministic = deterministic}))
+      paths.push_back({deterministic ? "cuda, deterministic" : "cuda", false, deterministic, false, *std::move(backend)});
   return paths;
 }
 

@@ -36,6 +36,7 @@ std::vector<std::int32_t> sample_on(Path& path, const Batch& batch) {
                               .bias_values = biases > 0 ? arena.floats(batch.bias_values, {biases}) : Tensor(),
                               .seen_ids = seen > 0 ? arena.ints(batch.seen_ids, {seen}) : Tensor(),
                               .seen_counts = seen > 0 ? arena.ints(batch.seen_counts, {seen}) : Tensor(),
+                              .changed = arena.blank({rows, batch.vocab}),
                               .out = out});
   return arena.read_ints(out);
 }

@@ -1,160 +1,17 @@
-// Many requests at once through a real model: what shares a step, a page or a pool with a request changes no bit of its
-// answer, on the plain path and with --deterministic on the fastest one.
+// The suite over the processor's paths: the plain one, and with --deterministic the fastest.
 
-#include <gtest/gtest.h>
-
-#include <random>
-
-#include "base/log.h"
-#include "tests/golden/fixture.h"
+#include "tests/golden/engine_suite.h"
 
 namespace octavo::golden {
 namespace {
 
-struct Path {
-  const char* name;
-  const char* model;
-  const char* kv_cache;
-  bool plain;
-};
-
-struct Heard {
-  std::vector<std::int32_t> tokens;
-  std::vector<float> logprobs;
-  std::optional<FinishReason> finish;
-  int cached_tokens = 0;
-
-  bool operator==(const Heard& other) const {
-    return tokens == other.tokens && logprobs == other.logprobs && finish == other.finish;
-  }
-};
-
-Heard listen(TokenStream& stream) {
-  Heard heard;
-  while (auto event = stream.next()) {
-    if (event->token) heard.tokens.push_back(*event->token);
-    if (event->logprobs) heard.logprobs.push_back(event->logprobs->logprob);
-    if (event->finish) heard.finish = event->finish;
-    heard.cached_tokens += event->cached_tokens;
-  }
-  return heard;
-}
-
-class RealEngine : public testing::TestWithParam<Path> {
- protected:
-  void SetUp() override {
-    log::set_level(log::Level::error);
-    golden_ = load(*find(GetParam().model));
-  }
-
-  EngineConfig config() const {
-    EngineConfig config = engine_config(golden_.folder);
-    config.compute.reset();
-    config.kv_cache = *parse_kv_cache_dtype(GetParam().kv_cache);
-    config.page_size = 16;
-    config.max_model_len = 160;
-    config.max_queued = 1000;
-    return config;
-  }
-  std::unique_ptr<Engine> start(const EngineConfig& config) const {
-    auto engine = Engine::create(config, cpu_factory(GetParam().plain, true));
-    EXPECT_TRUE(engine) << (engine ? "" : engine.error().message());
-    return *std::move(engine);
-  }
-
-  // Ten requests of many lengths; some begin alike.
-  std::vector<Request> requests() const {
-    std::mt19937 random(3);
-    const std::vector<std::int32_t>& text = golden_.ids.at("input_ids");
-    std::vector<Request> all;
-    for (const int size : {1, 5, 16, 17, 33, 48, 60, 64, 80, 96}) {
-      Request request;
-      request.prompt.assign(text.begin(), text.begin() + size);
-      if (size % 3 == 0) request.prompt[static_cast<std::size_t>(size) / 2] = 7;
-      request.sampling.max_tokens = 24;
-      request.sampling.temperature = size % 2 == 0 ? 0.0f : 0.9f;
-      request.sampling.top_p = 0.95f;
-      request.sampling.repetition_penalty = size % 5 == 0 ? 1.2f : 1.0f;
-      request.sampling.seed = random();
-      request.sampling.logprobs = 2;
-      request.sampling.ignore_eos = true;
-      all.push_back(std::move(request));
-    }
-    return all;
-  }
-
-  Golden golden_;
-};
-
-std::vector<Heard> all_at_once(Engine& engine, const std::vector<Request>& requests) {
-  std::vector<std::unique_ptr<TokenStream>> streams;
-  for (const Request& request : requests) streams.push_back(engine.submit(request).value());
-  std::vector<Heard> heard;
-  for (const auto& stream : streams) heard.push_back(listen(*stream));
-  return heard;
-}
-
-TEST_P(RealEngine, AnswersAreTheSameAloneInABatchAndPreempted) {
-  const std::vector<Request> asked = requests();
-  EngineConfig alone = config();
-  alone.prefix_caching = false;
-  alone.max_num_seqs = 1;
-  const auto single = start(alone);
-  std::vector<Heard> expected;
-  for (const Request& request : asked) expected.push_back(listen(**single->submit(request)));
-
-  const auto roomy = start(config());
-  EXPECT_EQ(all_at_once(*roomy, asked), expected);
-  EXPECT_EQ(roomy->stats().preemptions, 0u);
-
-  EngineConfig tight = config();
-  tight.kv_cache_bytes = single->facts().kv_bytes_per_token * 16 * 13;  // two of the longest
-  tight.max_num_batched_tokens = 23;
-  const auto crowded = start(tight);
-  EXPECT_EQ(all_at_once(*crowded, asked), expected);
-  EXPECT_GT(crowded->stats().preemptions, 0u);
-}
-
-TEST_P(RealEngine, APrefixHitChangesNoBit) {
-  const auto engine = start(config());
-  Request request = requests().back();
-  const Heard cold = listen(**engine->submit(request));
-  const Heard warm = listen(**engine->submit(request));
-  EXPECT_EQ(cold.cached_tokens, 0);
-  EXPECT_EQ(warm.cached_tokens, 80);  // five pages of 16, and not the sixth: the last token gives the logits
-  EXPECT_EQ(warm, cold);
-}
-
-TEST_P(RealEngine, LogitsAreTheSameInAnyChunks) {
-  const std::vector<std::int32_t>& ids = golden_.ids.at("input_ids");
-  const std::vector<float> whole = *start(config())->logits(ids, std::nullopt);
-  for (const int chunk : {1, 7, 64}) {
-    EngineConfig chunked = config();
-    chunked.max_num_batched_tokens = chunk;
-    EXPECT_EQ(*start(chunked)->logits(ids, std::nullopt), whole) << chunk;
-  }
-  EXPECT_EQ(*start(config())->logits(ids, 40), whole);
-}
-
-// Every path writes its rows of the cache and counts them.
-TEST_P(RealEngine, CountersCountEveryNumberThatWasWritten) {
-  const auto engine = start(config());
-  ASSERT_TRUE(engine->logits(golden_.ids.at("input_ids"), std::nullopt));
-  const EngineStats stats = engine->stats();
-  for (std::size_t layer = 0; layer < stats.layers.size(); ++layer) {
-    const LayerSpec& spec = engine->spec().layers[layer];
-    EXPECT_EQ(stats.layers[layer].counters.written, 96u * 2 * static_cast<unsigned>(spec.kv_heads * spec.head_dim));
-    EXPECT_GT(stats.layers[layer].counters.key_amax, 0.0f);
-  }
-}
-
 INSTANTIATE_TEST_SUITE_P(Paths, RealEngine,
-                         testing::Values(Path{"plain_bf16", "llama-base", "auto", true},
-                                         Path{"plain_fp8", "llama-base", "fp8", true},
-                                         Path{"fast_bf16", "llama-base", "auto", false},
-                                         Path{"fast_int8_fp8", "llama-base", "int8:fp8", false},
-                                         Path{"fast_qwen_fp8", "qwen3-base", "fp8", false}),
-                         [](const auto& path) { return std::string(path.param.name); });
+                         testing::Values(Path{"plain_bf16", "llama-base", "auto", cpu_factory(true, true)},
+                                         Path{"plain_fp8", "llama-base", "fp8", cpu_factory(true, true)},
+                                         Path{"fast_bf16", "llama-base", "auto", cpu_factory(false, true)},
+                                         Path{"fast_int8_fp8", "llama-base", "int8:fp8", cpu_factory(false, true)},
+                                         Path{"fast_qwen_fp8", "qwen3-base", "fp8", cpu_factory(false, true)}),
+                         [](const auto& path) { return path.param.name; });
 
 }  // namespace
 }  // namespace octavo::golden

@@ -1,0 +1,73 @@
+// The default model on the GPU against golden-smollm2.json. The file is named by OCTAVO_DEFAULT_MODEL, or lies where
+// scripts/demo puts it.
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "tests/golden/fixture.h"
+#include "tests/gpu/gpu.h"
+#include "tool/eval_nll.h"
+
+namespace octavo::golden {
+namespace {
+
+std::string default_model() {
+  if (const char* given = std::getenv("OCTAVO_DEFAULT_MODEL")) return given;
+  const char* home = std::getenv("HOME");
+  return std::string(home == nullptr ? "" : home) + "/.cache/octavo/SmolLM2-135M-Instruct.Q4_1.gguf";
+}
+
+class GpuSmolLM2 : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto file = find_file("golden-smollm2.json");
+    if (!file) return;
+    if (!std::filesystem::exists(default_model())) {
+      std::printf("1 case not run: the default model is not at %s\n", default_model().c_str());
+      return;
+    }
+    golden_ = *read_json_file(*file);
+    config_.model_path = default_model();
+    config_.max_num_seqs = 4;
+  }
+  std::optional<Json> golden_;
+  EngineConfig config_;
+};
+
+TEST_F(GpuSmolLM2, LikelihoodIsTheReferences) {
+  if (!golden_) return;
+  const std::string report = std::string(testing::TempDir()) + "octavo_nll.json";
+  const Json& entry = golden_->at("nll")[1];
+  const Status done = eval_nll({config_, entry.at("text").get<std::string>(), std::nullopt, report}, gpu::factory());
+  ASSERT_TRUE(done) << done.error().message();
+  const Json nll = *read_json_file(report);
+  EXPECT_EQ(nll.at("tokens"), entry.at("n_tokens"));
+  EXPECT_NEAR(nll.at("mean_nll").get<double>(), entry.at("mean_nll").get<double>(), 3e-3);
+  std::filesystem::remove(report);
+}
+
+TEST_F(GpuSmolLM2, GreedyTextIsTheReferencesToItsFirstThinMargin) {
+  if (!golden_) return;
+  const auto engine = Engine::create(config_, gpu::factory());
+  ASSERT_TRUE(engine) << engine.error().message();
+  for (const Json& chat : golden_->at("greedy")) {
+    Request request;
+    request.prompt = chat.at("ids").get<std::vector<std::int32_t>>();
+    request.sampling.temperature = 0;
+    request.sampling.max_tokens = static_cast<int>(chat.at("out").size());
+    request.sampling.ignore_eos = true;
+    auto stream = (*engine)->submit(request);
+    ASSERT_TRUE(stream) << stream.error().message();
+    std::vector<std::int32_t> tokens;
+    while (const auto event = (*stream)->next())
+      if (event->token) tokens.push_back(*event->token);
+    ASSERT_EQ(tokens.size(), chat.at("out").size());
+    for (std::size_t i = 0; i < tokens.size() && chat.at("margins")[i].get<double>() >= 0.3; ++i)
+      EXPECT_EQ(tokens[i], chat.at("out")[i].get<std::int32_t>()) << "step " << i;
+  }
+}
+
+}  // namespace
+}  // namespace octavo::golden

@@ -1,0 +1,102 @@
+// Logits of every golden checkpoint on the GPU, which computes in bfloat16: as near to the reference as the library's
+// own bfloat16, with every cache dtype, in chunks, decoded, and with layers that keep 16 bits.
+
+#include <gtest/gtest.h>
+
+#include "base/log.h"
+#include "tests/golden/fixture.h"
+#include "tests/gpu/gpu.h"
+
+namespace octavo::golden {
+namespace {
+
+constexpr const char* kNames[] = {"llama-base", "llama-rope3", "llama-fp8-tensor-kv", "llama-fp8-channel-headkv",
+                                  "qwen3-base", "qwen3-yarn",  "qwen3-fp8-block"};
+
+class GpuLogits : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    log::set_level(log::Level::error);
+    const auto folder = find(GetParam());
+    if (!folder) return;
+    golden_ = load(*folder);
+    const Json* eager = find_member(golden_->meta, "bf16_eager");
+    bound_ = eager != nullptr ? 1.5 * eager->at("rel_l2").get<double>() : 0.03;
+  }
+  EngineConfig config(const char* kv_cache) const {
+    EngineConfig config = engine_config(golden_->folder);
+    config.compute.reset();
+    config.kv_cache = *parse_kv_cache_dtype(kv_cache);
+    return config;
+  }
+  std::vector<float> logits(const EngineConfig& config, std::optional<int> decode_from = std::nullopt) const {
+    const auto engine = Engine::create(config, gpu::factory());
+    EXPECT_TRUE(engine) << (engine ? "" : engine.error().message());
+    if (!engine) return {};
+    auto result = (*engine)->logits(golden_->ids.at("input_ids"), decode_from);
+    EXPECT_TRUE(result) << (result ? "" : result.error().message());
+    return result ? *std::move(result) : std::vector<float>();
+  }
+  const std::vector<float>& reference() const { return golden_->floats.at("logits"); }
+
+  std::optional<Golden> golden_;
+  double bound_ = 0;
+};
+
+TEST_P(GpuLogits, AreAsNearAsTheLibrarysBfloat16) {
+  if (!golden_) return;
+  EXPECT_LT(relative_l2(logits(config("auto")), reference()), bound_);
+}
+
+TEST_P(GpuLogits, ChunksAndDecodeStepsStayAsNear) {
+  if (!golden_) return;
+  for (const int chunk : {1, 7, 64}) {
+    EngineConfig chunked = config("auto");
+    chunked.max_num_batched_tokens = chunk;
+    chunked.max_num_seqs = 1;
+    EXPECT_LT(relative_l2(logits(chunked), reference()), bound_) << chunk;
+  }
+  EXPECT_LT(relative_l2(logits(config("auto"), 50), reference()), bound_);
+}
+
+// What the rounded golden differs by must be seen above bfloat16's own noise to say anything.
+TEST_P(GpuLogits, AnFp8CacheLandsAtTheRoundedGoldens) {
+  if (!golden_) return;
+  EngineConfig fp8 = config("fp8");
+  fp8.kv_cache.transform = TransformChoice::none;
+  for (const char* name : {"logits_kv8_unit", "logits_kv8_ckpt"}) {
+    if (!golden_->floats.contains(name)) continue;
+    const std::vector<float>& rounded = golden_->floats.at(name);
+    const double rounding = relative_l2(reference(), rounded);
+    if (rounding < 2 * bound_ / 1.5) continue;
+    const std::vector<float> ours = logits(fp8);
+    EXPECT_LT(relative_l2(ours, rounded), bound_ + 0.4 * rounding) << name;
+    EXPECT_LT(relative_l2(ours, rounded), relative_l2(ours, reference())) << name;
+  }
+}
+
+// Every 8-bit cache costs a few percent at most; none of them more than the roundest golden.
+TEST_P(GpuLogits, EveryCacheDtypeIsNear) {
+  if (!golden_) return;
+  for (const char* kv_cache : {"fp8", "fp8_e5m2", "int8", "int8:fp8", "bfloat16:fp8"}) {
+    const double loose = std::string(kv_cache) == "fp8_e5m2" ? 0.25 : 0.12;
+    EXPECT_LT(relative_l2(logits(config(kv_cache)), reference()), bound_ + loose) << kv_cache;
+    EXPECT_LT(relative_l2(logits(config(kv_cache), 60), reference()), bound_ + loose) << kv_cache << " decoded";
+  }
+}
+
+TEST_P(GpuLogits, LayersThatAreSkippedKeepSixteenBits) {
+  if (!golden_) return;
+  EngineConfig skipping = config("fp8");
+  skipping.skip_layers = {"full_attention"};
+  EXPECT_EQ(logits(skipping), logits(config("auto")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Goldens, GpuLogits, testing::ValuesIn(kNames), [](const auto& which) {
+  std::string name = which.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+}  // namespace
+}  // namespace octavo::golden
