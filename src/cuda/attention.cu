@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "cuda/attention.h"
 #include "cuda/attention_plan.h"
+#include "cuda/attention_rows.h"
 #include "cuda/portable/params.h"
 
 namespace octavo::cuda {
@@ -11,27 +12,7 @@ namespace octavo::cuda {
 namespace {
 
 using portable::AttentionParams;
-using portable::KernelRow;
 using portable::Phase;
-
-std::span<const KernelRow> rows_of(int width) {
-  switch (width) {
-    case 64:
-      return portable::rows_of_64();
-    case 128:
-      return portable::rows_of_128();
-    case 256:
-      return portable::rows_of_256();
-    default:
-      return {};
-  }
-}
-
-const KernelRow* find_row(const KvFormat& format, Phase phase) {
-  for (const KernelRow& row : rows_of(format.segments[0].width))
-    if (row.phase == phase && row.key == format.segments[0].elem && row.value == format.segments[1].elem) return &row;
-  return nullptr;
-}
 
 Error unsupported(const std::string& sentence) { return Error(sentence, ErrorKind::unsupported); }
 
@@ -51,6 +32,9 @@ AttentionParams params_of(const AttentionArgs& args, const PagePlan& plan) {
         "queries do not have the shape that query_spec() says");
   check(args.out.size(0) == q.size(0) && args.out.size(1) == q.size(1) && args.out.size(2) == q.size(2),
         "the shape of attention's result");
+  check(q.size(1) == plan.q_heads() && format.segments[0].heads == plan.kv_heads() &&
+            format.segments[0].width == plan.width(),
+        "a layer has the heads of its group's plan");
   check(args.kv.page_bytes == bytes_per_page(format, kPageTokens), "pages do not have this wing's size");
   AttentionParams p;
   p.query = reinterpret_cast<const __nv_bfloat16*>(q.raw());
@@ -79,38 +63,18 @@ AttentionParams params_of(const AttentionArgs& args, const PagePlan& plan) {
   return p;
 }
 
-void allow_shared(const KernelRow& row, int shared_bytes) {
-  check(cudaFuncSetAttribute(row.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes) == cudaSuccess,
-        "this device has too little shared memory for attention's tiles");
-}
-
-const KernelRow& row_of(const KvFormat& format, Phase phase) {
-  const KernelRow* row = find_row(format, phase);
-  check(row != nullptr, "a cache that this wing refuses");
-  return *row;
-}
-
 // Blocks that stay and walk over the list, so the grid is the same whatever its length.
-void launch_decode(cudaStream_t stream, const KernelRow& row, int num_decodes, const PagePlan& plan,
+void launch_decode(cudaStream_t stream, const RowLaunch& launch, int num_decodes, const PagePlan& plan,
                    const AttentionParams& p) {
   const int parts = p.kv_heads * ((p.group + kDecodeRows - 1) / kDecodeRows);
-  const int shared_bytes = row.shared_bytes + row.shared_bytes_a_row * std::min(p.group, kDecodeRows);
-  allow_shared(row, shared_bytes);
-  int blocks = 0;
-  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, row.kernel, row.threads,
-                                                      static_cast<std::size_t>(shared_bytes)) == cudaSuccess &&
-            blocks > 0,
-        "attention's kernel fits this device");
-  const int grid = std::min(num_decodes * kMaxSplits * parts, plan.num_processors() * blocks);
-  row.kernel<<<grid, row.threads, shared_bytes, stream>>>(p);
+  const int grid = std::min(num_decodes * kMaxSplits * parts, plan.num_processors() * launch.blocks);
+  launch.row->kernel<<<grid, launch.row->threads, launch.shared_bytes, stream>>>(p);
 }
 
-void launch_prefill(cudaStream_t stream, const KernelRow& row, const BatchView& batch, const PagePlan& plan,
+void launch_prefill(cudaStream_t stream, const RowLaunch& launch, const BatchView& batch, const PagePlan& plan,
                     const AttentionParams& p) {
-  const int tiles =
-      plan.max_prefills(batch.num_tokens - batch.num_decodes, batch.num_seqs - batch.num_decodes, p.group);
-  allow_shared(row, row.shared_bytes);
-  row.kernel<<<dim3(p.kv_heads, tiles), row.threads, row.shared_bytes, stream>>>(p);
+  const int tiles = plan.max_prefills(batch.num_tokens - batch.num_decodes, batch.num_seqs - batch.num_decodes);
+  launch.row->kernel<<<dim3(p.kv_heads, tiles), launch.row->threads, launch.shared_bytes, stream>>>(p);
 }
 
 }  // namespace
@@ -128,15 +92,7 @@ Status supports(const AttentionShape& shape) {
   if (shape.page_size != kPageTokens)
     return unsupported("a page has 64 tokens on CUDA, not " + std::to_string(shape.page_size) +
                        ": use --block-size 64");
-  if (key.width != value.width || rows_of(key.width).empty())
-    return unsupported(
-        "attention on CUDA serves heads of 64, 128 and 256 numbers, K as wide as V, but this model has " +
-        std::to_string(key.width) + " and " + std::to_string(value.width) + ": use --device cpu");
-  if (find_row(format, Phase::decode) == nullptr)
-    return unsupported("attention on CUDA has no kernel for a cache of " + std::string(name_of(key.elem)) + ":" +
-                       std::string(name_of(value.elem)) +
-                       ": choose --kv-cache-dtype bfloat16, fp8, fp8_e5m2, int8, int8:fp8 or bfloat16:fp8");
-  return {};
+  return rows_serve(shape, shared_limit());
 }
 
 QuerySpec query_spec(const KvFormat&) { return {.dtype = DType::bf16, .width_factor = 1, .has_scale = false}; }
@@ -156,8 +112,8 @@ void attention(cudaStream_t stream, const AttentionArgs& args) {
   const AttentionParams p = params_of(args, plan);
   const KvFormat& format = args.kv.format;
   const BatchView& batch = args.batch;
-  if (batch.num_decodes > 0) launch_decode(stream, row_of(format, Phase::decode), batch.num_decodes, plan, p);
-  if (batch.num_seqs > batch.num_decodes) launch_prefill(stream, row_of(format, Phase::prefill), batch, plan, p);
+  if (batch.num_decodes > 0) launch_decode(stream, plan.launch(format, Phase::decode), batch.num_decodes, plan, p);
+  if (batch.num_seqs > batch.num_decodes) launch_prefill(stream, plan.launch(format, Phase::prefill), batch, plan, p);
 }
 
 }  // namespace octavo::cuda

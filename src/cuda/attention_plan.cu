@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "base/check.h"
 #include "cuda/attention_plan.h"
 #include "cuda/page_layout.cuh"
@@ -16,6 +18,7 @@ struct PlanParams {
   std::int32_t num_decodes;
   std::int32_t group;
   std::int32_t window;
+  std::int32_t tile_rows;
   DecodeItem* decodes;
   PrefillItem* prefills;
   std::int32_t* counts;
@@ -57,12 +60,11 @@ __device__ void list_decode(const PlanParams& p, std::int32_t seq, std::int32_t 
   for (std::int32_t split = 0; split < cut.count(); ++split) {
     const std::int32_t begin = split * cut.split_pages;
     p.decodes[at + split] = {.seq = seq,
-                             .token = p.query_start[seq],
                              .context = p.context[seq],
                              .first_page = cut.first_page + begin,
-                             .num_pages = min(cut.split_pages, cut.pages - begin),
-                             .split = split,
-                             .splits = cut.count()};
+                             .num_pages = static_cast<std::uint16_t>(min(cut.split_pages, cut.pages - begin)),
+                             .split = static_cast<std::uint8_t>(split),
+                             .splits = static_cast<std::uint8_t>(cut.count())};
   }
 }
 
@@ -73,7 +75,7 @@ __global__ void plan_kernel(const PlanParams p) {
     const std::int32_t seq = base + threadIdx.x;
     const bool exists = seq < p.num_seqs;
     const std::int32_t rows = exists ? (p.query_start[seq + 1] - p.query_start[seq]) * p.group : 0;
-    const std::int32_t tiles = seq >= p.num_decodes ? (rows + kTileRows - 1) / kTileRows : 0;
+    const std::int32_t tiles = seq >= p.num_decodes ? (rows + p.tile_rows - 1) / p.tile_rows : 0;
     const std::int32_t splits = exists && seq < p.num_decodes ? SplitOfContext(p.context[seq], p.window).count() : 0;
     std::int32_t all = 0;
     const std::int32_t at = decodes + sum_before(splits, shared, all);
@@ -81,7 +83,7 @@ __global__ void plan_kernel(const PlanParams p) {
     if (splits > 0) list_decode(p, seq, at);
     const std::int32_t tile_at = prefills + sum_before(tiles, shared, all);
     prefills += all;
-    for (std::int32_t i = 0; i < tiles; ++i) p.prefills[tile_at + i] = {seq, (tiles - 1 - i) * kTileRows};
+    for (std::int32_t i = 0; i < tiles; ++i) p.prefills[tile_at + i] = {seq, (tiles - 1 - i) * p.tile_rows};
   }
   if (threadIdx.x == 0) p.counts[0] = decodes;
   if (threadIdx.x == 0) p.counts[1] = prefills;
@@ -95,30 +97,46 @@ Status allocate(Device& device, Buffer& buffer, std::size_t bytes) {
 }  // namespace
 
 Result<std::unique_ptr<PagePlan>> PagePlan::create(Device& device, const AttentionShape& shape, int max_seqs,
-                                                  int max_tokens) {
+                                                   int max_tokens) {
   auto plan = std::unique_ptr<PagePlan>(new PagePlan(shape, max_seqs, max_tokens));
   int ordinal = 0;
   octavo::check(
       cudaGetDevice(&ordinal) == cudaSuccess &&
           cudaDeviceGetAttribute(&plan->num_processors_, cudaDevAttrMultiProcessorCount, ordinal) == cudaSuccess,
       "a plan is made where a device is");
+  OCTAVO_TRY(plan->launches_, ready_rows(shape));
+  const auto prefill = std::find_if(plan->launches_.begin(), plan->launches_.end(), [](const RowLaunch& launch) {
+    return launch.row->phase == portable::Phase::prefill;
+  });
+  plan->tile_rows_ = prefill->row->tile_rows;
+  cudaFuncAttributes loaded;  // a kernel is loaded when it is first asked for, and recordings do not allow that
+  octavo::check(cudaFuncGetAttributes(&loaded, plan_kernel) == cudaSuccess, "the kernel that plans is there");
   OCTAVO_TRY(plan->reserve(device));
   return {std::move(plan)};
 }
 
-std::int32_t PagePlan::max_prefills(std::int64_t tokens, int num_seqs, int group) const {
-  return static_cast<std::int32_t>(tokens * group / kTileRows) + num_seqs;
+std::int32_t PagePlan::max_prefills(std::int64_t tokens, int num_seqs) const {
+  return static_cast<std::int32_t>(tokens * (q_heads_ / kv_heads_) / tile_rows_) + num_seqs;
+}
+
+const RowLaunch& PagePlan::launch(const KvFormat& format, portable::Phase phase) const {
+  for (const RowLaunch& launch : launches_)
+    if (launch.row->phase == phase && launch.row->key == format.segments[0].elem &&
+        launch.row->value == format.segments[1].elem)
+      return launch;
+  octavo::check(false, "a cache that this wing refuses");
+  return launches_.front();
 }
 
 Status PagePlan::reserve(Device& device) {
   const auto seqs = static_cast<std::size_t>(max_seqs_);
   const auto heads = static_cast<std::size_t>(q_heads_);
-  const auto tiles = static_cast<std::size_t>(max_prefills(max_tokens_, max_seqs_, q_heads_ / kv_heads_));
+  const auto tiles = static_cast<std::size_t>(max_prefills(max_tokens_, max_seqs_));
   const std::size_t partials = seqs * kMaxSplits * heads;
   OCTAVO_TRY(allocate(device, decodes_, seqs * kMaxSplits * sizeof(DecodeItem)));
   OCTAVO_TRY(allocate(device, prefills_, tiles * sizeof(PrefillItem)));
   OCTAVO_TRY(allocate(device, counts_, 2 * sizeof(std::int32_t)));
-  OCTAVO_TRY(allocate(device, partial_, partials * static_cast<std::size_t>(width_) * sizeof(float)));
+  OCTAVO_TRY(allocate(device, partial_, partials * static_cast<std::size_t>(image_width(width_)) * sizeof(float)));
   OCTAVO_TRY(allocate(device, partial_sums_, partials * sizeof(float2)));
   OCTAVO_TRY(allocate(device, arrivals_, seqs * heads * sizeof(std::uint32_t)));
   device.fill_zero(arrivals_.data(), arrivals_.size());
@@ -135,6 +153,7 @@ void PagePlan::make(cudaStream_t stream, const PlanAttentionArgs& args) {
                      .num_decodes = args.batch.num_decodes,
                      .group = q_heads_ / kv_heads_,
                      .window = args.shape.window,
+                     .tile_rows = tile_rows_,
                      .decodes = reinterpret_cast<DecodeItem*>(decodes_.data()),
                      .prefills = reinterpret_cast<PrefillItem*>(prefills_.data()),
                      .counts = reinterpret_cast<std::int32_t*>(counts_.data())};

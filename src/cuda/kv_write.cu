@@ -43,9 +43,10 @@ void put_query(const KvWriteArgs& args, WriteParams& p) {
   p.query = reinterpret_cast<__nv_bfloat16*>(query.raw());
   p.query_token_stride = query.stride(0);
   p.query_head_stride = query.stride(1);
-  p.rotated = args.kv.format.segments[0].transform == KvTransform::hadamard;
-  for (auto n = static_cast<int>(args.q.size(2)); n > 1; n /= n >= 4 ? 4 : 2)
-    p.rotation_norm *= n >= 4 ? 0.5f : 0.70710678118654752f;
+  p.width = static_cast<std::int32_t>(args.q.size(2));
+  check(has_page_layout(p.width), "a head size that this wing refuses");
+  if (args.kv.format.segments[0].transform == KvTransform::hadamard) p.rotation_block = hadamard_block(p.width);
+  for (int n = p.rotation_block; n > 1; n /= n >= 4 ? 4 : 2) p.rotation_norm *= n >= 4 ? 0.5f : 0.70710678118654752f;
   if (args.rope.inv_freq.empty()) return;
   check(args.positions.elements() == args.q.size(0), "rope needs one position a token");
   p.inv_freq = args.rope.inv_freq.data<float>();
@@ -101,17 +102,15 @@ void kv_write(cudaStream_t stream, const KvWriteArgs& args) {
   if (!args.k.empty()) put_cache(args, p);
   if (p.tokens == 0) return;
   const dim3 grid((p.tokens + kWriteRows - 1) / kWriteRows, p.q_heads + 2 * p.kv_heads);
-  switch (args.q.size(2)) {
+  switch (image_width(p.width)) {
     case 64:
       return kv_write_kernel<2><<<grid, kWriteThreads, 0, stream>>>(p);
     case 128:
       return kv_write_kernel<4><<<grid, kWriteThreads, 0, stream>>>(p);
     case 256:
       return kv_write_kernel<8><<<grid, kWriteThreads, 0, stream>>>(p);
-    case 512:
-      return kv_write_kernel<16><<<grid, kWriteThreads, 0, stream>>>(p);
     default:
-      check(false, "a head size that this wing refuses");
+      return kv_write_kernel<16><<<grid, kWriteThreads, 0, stream>>>(p);
   }
 }
 

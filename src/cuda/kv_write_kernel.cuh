@@ -43,13 +43,20 @@ __device__ void encode_write_row(KvElem elem, float scale, const float (&x)[kWid
   if (counted) notice.saturated += saturated;
 }
 
-// A lane's neighbours in blocks that lie token after token.
+// Byte `b` of a token's row in blocks that lie token after token, or in pieces.
 template <int kWide>
-__device__ void store_write_row(std::byte* block, int place, int elem_size, const std::uint8_t* codes,
-                                const float (&x)[kWide]) {
+__device__ int row_offset(const PageLayout& layout, int place, int b, int elem_size) {
+  return layout.in_pieces ? piece_offset(place, b) : token_offset(place, b, 32 * kWide * elem_size);
+}
+
+// A lane's neighbours in such a block.
+template <int kWide>
+__device__ void store_write_row(const PageLayout& layout, std::byte* block, int place, int elem_size,
+                                const std::uint8_t* codes, const float (&x)[kWide]) {
   const int lane = threadIdx.x % 32;
+  if (!has_numbers<kWide>(layout.width)) return;
   if (elem_size == 1) {
-    std::byte* to = block + token_offset(place, lane * kWide, 32 * kWide);
+    std::byte* to = block + row_offset<kWide>(layout, place, lane * kWide, 1);
     if constexpr (kWide == 2) *reinterpret_cast<uchar2*>(to) = make_uchar2(codes[0], codes[1]);
     if constexpr (kWide >= 4) {
 #pragma unroll
@@ -61,7 +68,7 @@ __device__ void store_write_row(std::byte* block, int place, int elem_size, cons
 #pragma unroll
   for (int i = 0; i < kWide; i += 2) {
     const std::uint32_t pair = bf16_from_f32(x[i]) | static_cast<std::uint32_t>(bf16_from_f32(x[i + 1])) << 16;
-    *reinterpret_cast<std::uint32_t*>(block + token_offset(place, 2 * (lane * kWide + i), 64 * kWide)) = pair;
+    *reinterpret_cast<std::uint32_t*>(block + row_offset<kWide>(layout, place, 2 * (lane * kWide + i), 2)) = pair;
   }
 }
 
@@ -80,13 +87,13 @@ __device__ void clear_rest_of_page(const WriteParams& p, WriteShared<kWide>& sha
       atomicOr(&shared.written_places[p.slots[t] % kPageTokens / 32], 1u << p.slots[t] % 32);
   __syncthreads();
   std::byte* base = p.pages + slot / kPageTokens * p.page_bytes + std::int64_t{head} * p.layout.head_bytes;
-  for (int n = i; n < kPageTokens * 32 * kWide; n += kWriteThreads) {
+  for (int n = i; n < kPageTokens * p.width; n += kWriteThreads) {
     const int place = n % kPageTokens, d = n / kPageTokens;
     if ((shared.written_places[place / 32] >> place % 32 & 1) != 0) continue;
     if (p.layout.value_bytes == 1) {
       base[p.layout.value_block + transposed_offset(place, d)] = std::byte{0};
     } else {
-      *reinterpret_cast<std::uint16_t*>(base + p.layout.value_block + token_offset(place, 2 * d, 64 * kWide)) = 0;
+      *reinterpret_cast<std::uint16_t*>(base + p.layout.value_block + row_offset<kWide>(p.layout, place, 2 * d, 2)) = 0;
     }
     if (d == 0 && p.value_elem == KvElem::int8)
       *reinterpret_cast<std::uint16_t*>(base + p.layout.value_scales + 2 * place) = 0;
@@ -104,7 +111,7 @@ __device__ void store_transposed(const WriteParams& p, const WriteShared<kWide>&
   const std::int64_t block = std::int64_t{head} * p.layout.head_bytes + p.layout.value_block;
   if (whole) {
     std::byte* to = p.pages + slot / kPageTokens * p.page_bytes + block;
-    for (int d = threadIdx.x; d < 32 * kWide; d += kWriteThreads) {
+    for (int d = threadIdx.x; d < p.width; d += kWriteThreads) {
       std::uint32_t words[4];
 #pragma unroll
       for (int c = 0; c < 4; ++c)
@@ -117,6 +124,7 @@ __device__ void store_transposed(const WriteParams& p, const WriteShared<kWide>&
   }
   for (int n = threadIdx.x; n < rows * 32 * kWide; n += kWriteThreads) {
     const int row = n / (32 * kWide), d = n % (32 * kWide);
+    if (d >= p.width) continue;
     const int to = p.slots[first + row];
     p.pages[to / kPageTokens * p.page_bytes + block + transposed_offset(to % kPageTokens, d)] =
         static_cast<std::byte>(shared.codes[row][d]);
@@ -126,9 +134,10 @@ __device__ void store_transposed(const WriteParams& p, const WriteShared<kWide>&
 template <int kWide>
 __device__ void write_query_row(const WriteParams& p, float* row, int token, int head) {
   float x[kWide];
-  load_write_row<kWide>(p.q, token, head, x);
+  load_write_row<kWide>(p.q, p.width, token, head, x);
   if (p.pairs > 0) turn_write_row<kWide>(p, token, row, x);
-  if (p.rotated) rotate_write_row<kWide>(p.rotation_norm, x);
+  if (p.rotation_block > 1) rotate_write_row<kWide>(p.rotation_block, p.rotation_norm, x);
+  if (!has_numbers<kWide>(p.width)) return;
   __nv_bfloat16* to = p.query + token * p.query_token_stride + head * p.query_head_stride + threadIdx.x % 32 * kWide;
 #pragma unroll
   for (int i = 0; i < kWide; i += 2) *reinterpret_cast<__nv_bfloat162*>(to + i) = __floats2bfloat162_rn(x[i], x[i + 1]);
@@ -139,9 +148,9 @@ template <int kWide>
 __device__ void write_cache_row(const WriteParams& p, WriteShared<kWide>& shared, bool key, int token, int row,
                                 int head, WriteNotice& notice) {
   float x[kWide];
-  load_write_row<kWide>(key ? p.k : p.v, token, head, x);
+  load_write_row<kWide>(key ? p.k : p.v, p.width, token, head, x);
   if (key && p.pairs > 0) turn_write_row<kWide>(p, token, shared.rows[threadIdx.x / 32], x);
-  if (key && p.rotated) rotate_write_row<kWide>(p.rotation_norm, x);
+  if (key && p.rotation_block > 1) rotate_write_row<kWide>(p.rotation_block, p.rotation_norm, x);
   const int slot = p.slots[token];
   if (slot < 0 || slot / kPageTokens >= p.num_pages) __trap();
   const bool counted = slot >= kPageTokens;  // page 0 takes padding
@@ -159,7 +168,7 @@ __device__ void write_cache_row(const WriteParams& p, WriteShared<kWide>& shared
         elem, scales != nullptr ? scales[head] : 1.0f, x, counted, codes,
         reinterpret_cast<std::uint16_t*>(base + (key ? p.layout.key_scales : p.layout.value_scales)) + place, notice);
   if (key || elem == KvElem::bf16) {
-    store_write_row<kWide>(base + (key ? 0 : p.layout.value_block), place, elem_bytes(elem), codes, x);
+    store_write_row<kWide>(p.layout, base + (key ? 0 : p.layout.value_block), place, elem_bytes(elem), codes, x);
     return;
   }
 #pragma unroll
@@ -189,7 +198,8 @@ __device__ void count_writes(const WriteParams& p, WriteShared<kWide>& shared, b
 }
 
 template <int kWide>
-__global__ void __launch_bounds__(kWriteThreads) kv_write_kernel(const __grid_constant__ WriteParams p) {
+__global__ void __launch_bounds__(kWriteThreads, kWide <= 4 ? 4 : 2)
+    kv_write_kernel(const __grid_constant__ WriteParams p) {
   __shared__ WriteShared<kWide> shared;
   const int warp = threadIdx.x / 32;
   const int first = blockIdx.x * kWriteRows;

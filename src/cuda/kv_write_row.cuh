@@ -1,5 +1,6 @@
-// One row of q, k or v on its way to the cache, in the registers of a warp: kWide neighbouring numbers a lane. Read,
-// normed, turned by its position, rotated, all in float32; and what a launch of kv_write is told.
+// One row of q, k or v on its way to the cache, in the registers of a warp: kWide neighbouring numbers a lane, zeros
+// beyond a narrower head's width, which is a multiple of 16 and so ends between lanes. Read, normed, turned by its
+// position, rotated, all in float32; and what a launch of kv_write is told.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -34,8 +35,9 @@ struct WriteParams {
   std::int32_t pairs = 0;
   float rope_factor = 1.0f;
   bool interleaved = false;
-  bool rotated = false;
-  float rotation_norm = 1.0f;  // 1 / sqrt(width), as hadamard() of kv/codec.h has it
+  std::int32_t width = 0;
+  std::int32_t rotation_block = 1;  // numbers that are turned together; 1: none are
+  float rotation_norm = 1.0f;       // 1 / sqrt(block), as hadamard() of kv/codec.h has it
   const std::int32_t* positions = nullptr;
   const std::int32_t* slots = nullptr;
   __nv_bfloat16* query = nullptr;
@@ -62,14 +64,20 @@ struct WriteShared {
 };
 
 template <int kWide>
-__device__ void load_write_row(const WriteRows& rows, int token, int head, float (&x)[kWide]) {
+__device__ bool has_numbers(int width) {
+  return static_cast<int>(threadIdx.x) % 32 * kWide < width;
+}
+
+template <int kWide>
+__device__ void load_write_row(const WriteRows& rows, int width, int token, int head, float (&x)[kWide]) {
   const int lane = threadIdx.x % 32;
+  const bool there = has_numbers<kWide>(width);
   const __nv_bfloat16* from = rows.data + token * rows.token_stride + head * rows.head_stride + lane * kWide;
   using Piece = std::conditional_t<kWide == 2, std::uint32_t, std::conditional_t<kWide == 4, uint2, uint4>>;
   constexpr int kPiece = sizeof(Piece) / 2;
 #pragma unroll
   for (int i = 0; i < kWide; i += kPiece) {
-    const Piece piece = *reinterpret_cast<const Piece*>(from + i);
+    const Piece piece = there ? *reinterpret_cast<const Piece*>(from + i) : Piece{};
     const auto* numbers = reinterpret_cast<const __nv_bfloat16*>(&piece);
 #pragma unroll
     for (int j = 0; j < kPiece; ++j) x[i + j] = __bfloat162float(numbers[j]);
@@ -80,11 +88,11 @@ __device__ void load_write_row(const WriteRows& rows, int token, int head, float
   for (int i = 0; i < kWide; ++i) squares += x[i] * x[i];
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) squares += __shfl_xor_sync(~0u, squares, step);
-  const float factor = 1.0f / sqrtf(squares / (32 * kWide) + rows.norm_eps);
+  const float factor = 1.0f / sqrtf(squares / width + rows.norm_eps);
 #pragma unroll
   for (int i = 0; i < kWide; ++i) {
     x[i] *= factor;
-    if (rows.norm_weight != nullptr) x[i] *= rows.norm_weight[lane * kWide + i] + rows.norm_offset;
+    if (rows.norm_weight != nullptr && there) x[i] *= rows.norm_weight[lane * kWide + i] + rows.norm_offset;
   }
 }
 
@@ -126,9 +134,9 @@ __device__ void turn_write_row(const WriteParams& p, int token, float* row, floa
   __syncwarp();
 }
 
-// hadamard() of kv/codec.h for a row of 32 * kWide numbers: the same sums in the same order.
+// hadamard() of kv/codec.h: the same sums in the same order. A block is at least 16 numbers, so whole lanes.
 template <int kWide>
-__device__ void rotate_write_row(float norm, float (&x)[kWide]) {
+__device__ void rotate_write_row(int block, float norm, float (&x)[kWide]) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int half = 1; half < kWide; half *= 2)
@@ -143,7 +151,7 @@ __device__ void rotate_write_row(float norm, float (&x)[kWide]) {
 #pragma unroll
   for (int half = 1; half < 32; half *= 2)
 #pragma unroll
-    for (int i = 0; i < kWide; ++i) {
+    for (int i = 0; i < kWide && half * kWide < block; ++i) {
       const float other = __shfl_xor_sync(~0u, x[i], half);
       x[i] = (lane & half) != 0 ? __fsub_rn(other, x[i]) : __fadd_rn(x[i], other);
     }

@@ -2,8 +2,9 @@
 // docs/kv-formats.md, section 7, is its description.
 //
 // A page has 64 tokens and is, head after head, one piece: K block, V block, bfloat16 scales of K, then of V, where
-// their kind is int8. Blocks are the shared-memory images of tensor-core operands, so a reader copies them as they are.
-// Only heads of 64, 128, 256 and 512 numbers have a layout: rows of other widths are no whole chunks.
+// their kind is int8. Blocks of heads of 64, 128, 256 and 512 numbers are the shared-memory images of tensor-core
+// operands, so a reader copies them as they are. Rows of other widths are no whole chunks: they lie in pieces of 16
+// bytes, piece after piece, and a reader places them in the image of the next of those widths. No page holds padding.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +15,16 @@ namespace octavo::cuda {
 
 constexpr int kPageTokens = 64;
 
-constexpr bool has_page_layout(int width) { return width == 64 || width == 128 || width == 256 || width == 512; }
+constexpr int kLargestWidth = 512;
+
+constexpr bool has_page_layout(int width) { return width > 0 && width <= kLargestWidth && width % 16 == 0; }
+
+// The width of the kernels that serve a head, and of its image in shared memory.
+constexpr int image_width(int width) { return width <= 64 ? 64 : width <= 128 ? 128 : width <= 256 ? 256 : 512; }
 
 struct PageLayout {
   std::int32_t width = 0;
+  bool in_pieces = false;        // not the image itself
   std::int32_t key_bytes = 0;    // of one number
   std::int32_t value_bytes = 0;  // of one number
   std::int32_t value_block = 0;  // bytes from a head's start
@@ -31,6 +38,7 @@ constexpr PageLayout page_layout(const KvFormat& format) {
   const KvSegment& value = format.segments[1];
   PageLayout layout;
   layout.width = key.width;
+  layout.in_pieces = image_width(key.width) != key.width;
   layout.key_bytes = elem_bytes(key.elem);
   layout.value_bytes = elem_bytes(value.elem);
   layout.value_block = kPageTokens * key.width * layout.key_bytes;
@@ -51,6 +59,9 @@ constexpr int token_offset(int token, int b, int row_bytes) {
   const int chunk = row_bytes < 128 ? row_bytes : 128;
   return b / chunk * kPageTokens * chunk + swizzled(token * chunk + b % chunk, chunk);
 }
+
+// The same where a block lies in pieces.
+constexpr int piece_offset(int token, int b) { return b / 16 * kPageTokens * 16 + token * 16 + b % 16; }
 
 // The column of a token in a transposed V block, and where its number d lies.
 constexpr int transposed_column(int token) {

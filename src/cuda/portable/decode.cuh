@@ -11,20 +11,33 @@ namespace octavo::cuda::portable {
 constexpr int kDecodeWarps = 4;
 constexpr int kDecodeThreads = 32 * kDecodeWarps;
 
-constexpr int page_image_bytes(int width, KvElem key, KvElem value) {
-  return kPageTokens * width * (elem_bytes(key) + elem_bytes(value)) +
-         2 * kPageTokens * ((key == KvElem::int8) + (value == KvElem::int8));
+template <int kWidth, KvElem kKey, KvElem kValue>
+using DecodeRows = WarpRows<kWidth, kKey, kValue, false, true>;
+
+// Small pages come two at a time where that leaves as many blocks to a processor: a warp then has 32 tokens between two
+// barriers.
+template <int kWidth, KvElem kKey, KvElem kValue>
+constexpr int decode_pages() {
+  return kWidth == 128 && PageImage<kWidth, kKey, kValue>::kBytes <= 17 * 1024 ? 2 : 1;
 }
-constexpr int decode_stages(int width, KvElem key, KvElem value) {
-  const int stages = 72 * 1024 / page_image_bytes(width, key, value);
+template <int kWidth, KvElem kKey, KvElem kValue>
+constexpr int decode_stages() {
+  const int most = kWidth <= 64 ? 40 : 67;  // KiB: four and three blocks a processor
+  const int stages = most * 1024 / (PageImage<kWidth, kKey, kValue>::kBytes * decode_pages<kWidth, kKey, kValue>());
   return stages < 2 ? 2 : stages > 4 ? 4 : stages;
 }
-constexpr int decode_ring_bytes(int width, KvElem key, KvElem value) {
-  return page_image_bytes(width, key, value) * decode_stages(width, key, value);
+template <int kWidth, KvElem kKey, KvElem kValue>
+constexpr int decode_ring_bytes() {
+  return PageImage<kWidth, kKey, kValue>::kBytes * decode_pages<kWidth, kKey, kValue>() *
+         decode_stages<kWidth, kKey, kValue>();
 }
 
+// Blocks that a processor's registers have room for.
+constexpr int decode_blocks(int width) { return width <= 64 ? 4 : width <= 128 ? 3 : 2; }
+
 // What the warps have, [warp, row] of as many rows as the tile has: sums, rows apart by four numbers more than they
-// hold, then maxima and weights. Behind the ring, so that the next split's pages arrive while one is merged.
+// hold, then maxima and weights. Behind the ring, so that the next split's pages arrive while one is merged. Before,
+// queries are there.
 constexpr int decode_merge_bytes(int width, int rows) { return kDecodeWarps * rows * (width + 4 + 2) * 4; }
 template <int kWidth>
 class DecodeMerge {
@@ -39,13 +52,15 @@ class DecodeMerge {
   int rows_;
 };
 
-// Where one block's work goes.
+// Where one block's work goes. A decode's row is its sequence's number: they come first.
 struct DecodeTile {
   DecodeItem item;
   int part, kv_head, first_head, rows;
 
+  __device__ static int row_tiles(const AttentionParams& p) { return (p.group + kDecodeRows - 1) / kDecodeRows; }
+
   __device__ DecodeTile(const AttentionParams& p, int work) {
-    const int row_tiles = (p.group + kDecodeRows - 1) / kDecodeRows, parts = p.kv_heads * row_tiles;
+    const int row_tiles = DecodeTile::row_tiles(p), parts = p.kv_heads * row_tiles;
     item = p.plan.decodes[work / parts];
     part = work % parts;
     kv_head = part / row_tiles;
@@ -93,8 +108,9 @@ __device__ void merge_warps(const AttentionParams& p, const DecodeTile& tile, co
       weight += factor * merge.weight(warp, row);
     }
     if (tile.item.splits == 1) {
+      if (d >= p.layout.width) continue;
       weight += sink_weight(p, head, maximum, weight_bits);
-      p.out[tile.item.token * p.out_token_stride + head * p.out_head_stride + d] =
+      p.out[tile.item.seq * p.out_token_stride + head * p.out_head_stride + d] =
           __float2bfloat16(sum * value_scale / weight);
       continue;
     }
@@ -104,13 +120,13 @@ __device__ void merge_warps(const AttentionParams& p, const DecodeTile& tile, co
   }
 }
 
-// A warp a row: lanes take a split each for the maxima, then some numbers each over all splits.
-template <int kWidth>
+// A warp of kWarps a row: lanes take a split each for the maxima, then some numbers each over all splits.
+template <int kWidth, int kWarps>
 __device__ void merge_splits(const AttentionParams& p, const DecodeTile& tile, float weight_bits) {
   static_assert(kMaxSplits == 32);
   const float value_scale = p.value_scales != nullptr ? p.value_scales[tile.kv_head] : 1.0f;
   const int lane = threadIdx.x % 32;
-  for (int row = threadIdx.x / 32; row < tile.rows; row += kDecodeWarps) {
+  for (int row = threadIdx.x / 32; row < tile.rows; row += kWarps) {
     const int head = tile.first_head + row;
     const std::int64_t first = std::int64_t{tile.item.seq} * kMaxSplits * p.q_heads + head;
     float2 of_split = make_float2(minus_infinity(), 0.0f);
@@ -134,81 +150,93 @@ __device__ void merge_splits(const AttentionParams& p, const DecodeTile& tile, f
         sums[2 * i + 1] += of_all * two.y;
       }
     }
-    auto* to =
-        reinterpret_cast<__nv_bfloat162*>(p.out + tile.item.token * p.out_token_stride + head * p.out_head_stride);
+    auto* to = reinterpret_cast<__nv_bfloat162*>(p.out + tile.item.seq * p.out_token_stride + head * p.out_head_stride);
     const float back = value_scale / weight;
 #pragma unroll
     for (int i = 0; i < kWidth / 64; ++i)
-      to[32 * i + lane] = __floats2bfloat162_rn(sums[2 * i] * back, sums[2 * i + 1] * back);
+      if (2 * (32 * i + lane) < p.layout.width)
+        to[32 * i + lane] = __floats2bfloat162_rn(sums[2 * i] * back, sums[2 * i + 1] * back);
   }
 }
 
+__device__ inline std::uint32_t count_up(std::uint32_t* counter) {
+  std::uint32_t before;
+  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
+  return before;
+}
+
 // Whether this block is the last of its sequence, head and tile; the counter is zero again afterwards. The barrier
-// gathers the block's writes, so one thread's fence speaks for all.
+// gathers the block's writes, so one thread's release and acquire speak for all.
 __device__ inline bool arrived_last(std::uint32_t* counter, int splits) {
   __shared__ bool last;
   __syncthreads();
   if (threadIdx.x == 0) {
-    __threadfence();
-    last = atomicAdd(counter, 1) + 1 == static_cast<std::uint32_t>(splits);
+    last = count_up(counter) + 1 == static_cast<std::uint32_t>(splits);
     if (last) *counter = 0;
-    __threadfence();
   }
   __syncthreads();
   return last;
 }
 
 // Reads one split's pages; `between` is called once, when the first page has arrived.
-template <class Rows, class Ring, class Between>
+template <int kPages, class Rows, class Ring, class Between>
 __device__ void take_split(Rows& rows, Ring& ring, const AttentionParams& p, const DecodeTile& tile,
-                           const Between& between) {
+                           std::byte* shared_query, const Between& between) {
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4;
-  const __nv_bfloat16* query = p.query + tile.item.token * p.query_token_stride + tile.first_head * p.query_head_stride;
+  const __nv_bfloat16* query = p.query + tile.item.seq * p.query_token_stride + tile.first_head * p.query_head_stride;
   const __nv_bfloat16* row_data[2];
   for (int i = 0; i < 2; ++i) row_data[i] = g + 8 * i < tile.rows ? query + (g + 8 * i) * p.query_head_stride : nullptr;
-  rows.start(row_data);
-  const float key_scale = p.key_scales != nullptr ? p.key_scales[tile.kv_head] : 1.0f;
-  const ScoreRule rule{p.scale * key_scale * (p.soft_cap > 0.0f ? 1.0f : kLog2e), p.soft_cap};
+  rows.start(row_data, p.layout.width, ScoreRule(p, tile.kv_head), shared_query, kDecodeWarps);
   const int seen_from = p.window > 0 ? max(0, tile.item.context - p.window) : 0;
-  for (int i = 0; i < tile.item.num_pages; ++i) {
-    const int page_start = (tile.item.first_page + i) * kPageTokens;
+  constexpr int kBlocks = 2 * kPages;
+  const int page_of_stage = warp * kPages / kDecodeWarps, place = warp * 8 * kBlocks % kPageTokens;
+  for (int i = 0; i < tile.item.num_pages; i += kPages) {
+    const int page_start = (tile.item.first_page + i + page_of_stage) * kPageTokens;
     const int first = seen_from - page_start, end = tile.item.context - page_start;
-    const std::byte* page = ring.wait();
+    const std::byte* stage = ring.wait();
     if (i == 0) between();
-    rows.template take<2>(static_cast<std::uint32_t>(__cvta_generic_to_shared(page)), page, p.layout, 16 * warp,
-                          {first, first}, {end, end}, first > 0 || end < kPageTokens, rule);
+    if (i + page_of_stage < tile.item.num_pages)
+      rows.template take<kBlocks>(stage + page_of_stage * Ring::kBytes, place, {first, first}, {end, end},
+                                  first > 0 || end < kPageTokens);
   }
   rows.reduce();
 }
 
 template <int kWidth, KvElem kKey, KvElem kValue>
-__global__ void __launch_bounds__(kDecodeThreads) decode_kernel(const __grid_constant__ AttentionParams p) {
-  using Rows = WarpRows<kWidth, kKey, kValue>;
-  using Ring = PageRing<page_image_bytes(kWidth, kKey, kValue), decode_stages(kWidth, kKey, kValue), kDecodeThreads>;
+__global__ void __launch_bounds__(kDecodeThreads, decode_blocks(kWidth))
+    decode_kernel(const __grid_constant__ AttentionParams p) {
+  using Rows = DecodeRows<kWidth, kKey, kValue>;
+  constexpr int kPages = decode_pages<kWidth, kKey, kValue>();
+  using Ring = PageRing<kWidth, kKey, kValue, decode_stages<kWidth, kKey, kValue>(), kPages, kDecodeThreads>;
   extern __shared__ __align__(128) std::byte shared[];
-  Ring ring(p, shared);
-  const int parts = p.kv_heads * ((p.group + kDecodeRows - 1) / kDecodeRows);
+  std::byte* const behind_ring = shared + decode_ring_bytes<kWidth, kKey, kValue>();
+  const int parts = p.kv_heads * DecodeTile::row_tiles(p);
+  DecodeTile tile(p, blockIdx.x);  // some item, also beyond the list's end
   const int total = p.plan.counts[0] * parts;
   if (static_cast<int>(blockIdx.x) >= total) return;
-  DecodeTile tile(p, blockIdx.x);
+  Ring ring(p, shared);
   const std::int32_t* table = Ring::table_of(p, tile.item.seq, tile.item.first_page);
-  ring.start(table, table[0], tile.kv_head, tile.item.num_pages);
+  ring.start(table, Ring::numbers_of(table, tile.item.num_pages), tile.kv_head, tile.item.num_pages);
   for (int work = blockIdx.x; work < total; work += gridDim.x) {
     const bool more = work + static_cast<int>(gridDim.x) < total;
     const DecodeTile next(p, more ? work + gridDim.x : work);
     Rows rows;
-    std::int32_t first = 0;
-    take_split(rows, ring, p, tile, [&] { first = *Ring::table_of(p, next.item.seq, next.item.first_page); });
+    std::int32_t numbers = 0;
+    const auto read_next = [&] {
+      numbers = Ring::numbers_of(Ring::table_of(p, next.item.seq, next.item.first_page), next.item.num_pages);
+    };
+    take_split<kPages>(rows, ring, p, tile, behind_ring, read_next);
     __syncthreads();
     if (more)
-      ring.start(Ring::table_of(p, next.item.seq, next.item.first_page), first, next.kv_head, next.item.num_pages);
-    const DecodeMerge<kWidth> merge(shared + decode_ring_bytes(kWidth, kKey, kValue), tile.rows);
+      ring.start(Ring::table_of(p, next.item.seq, next.item.first_page), numbers, next.kv_head, next.item.num_pages);
+    const DecodeMerge<kWidth> merge(behind_ring, tile.rows);
     store_warp<Rows, kWidth>(rows, tile.rows, merge);
     __syncthreads();
     merge_warps<kWidth>(p, tile, merge, Rows::kWeightBits);
     if (tile.item.splits > 1 &&
         arrived_last(p.plan.arrivals + (std::int64_t{tile.item.seq} * parts + tile.part), tile.item.splits))
-      merge_splits<kWidth>(p, tile, Rows::kWeightBits);
+      merge_splits<kWidth, kDecodeWarps>(p, tile, Rows::kWeightBits);
+    __syncthreads();  // queries take the place of what was merged
     tile = next;
   }
 }

@@ -1,8 +1,8 @@
 // What a launch of portable attention is told, and the table of what is built. Plain data, host and device.
 //
-// A kernel serves one shape: head size, kinds of K and V, and a phase. Decode: one token a sequence, its heads are the
-// rows of a tile, the context is split. Prefill: tokens and heads are packed into tiles of rows, each over its whole
-// context.
+// A kernel serves one shape: head size (and those padded up to it), kinds of K and V, and a phase. Decode: one token a
+// sequence, its heads are the rows of a tile, the context is split. Prefill: tokens and heads are packed into tiles of
+// rows, each over its whole context.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <span>
 
-#include "cuda/attention_plan.h"
+#include "cuda/attention_items.h"
 #include "cuda/page_layout.cuh"
 #include "kv/format.h"
 
@@ -51,14 +51,19 @@ struct KernelRow {
   std::int32_t width;
   KvElem key;
   KvElem value;
+  std::int32_t tile_rows;  // of a block
   std::int32_t threads;
   std::int32_t shared_bytes;
-  std::int32_t shared_bytes_a_row;  // more for each row of a decode's tile
+  std::int32_t shared_bytes_a_row = 0;     // more for each row of a decode's tile,
+  std::int32_t shared_bytes_at_least = 0;  // and so much at least
   void (*kernel)(AttentionParams);
 };
 
+// By head size. The rows of wide heads also serve 256 where a block has little shared memory.
 std::span<const KernelRow> rows_of_64();
 std::span<const KernelRow> rows_of_128();
 std::span<const KernelRow> rows_of_256();
+std::span<const KernelRow> wide_rows_of_256();
+std::span<const KernelRow> rows_of_512();
 
 }  // namespace octavo::cuda::portable

@@ -12,9 +12,11 @@ constexpr KernelRow decode_row(const char* name) {
           .width = kWidth,
           .key = kKey,
           .value = kValue,
+          .tile_rows = kDecodeRows,
           .threads = kDecodeThreads,
-          .shared_bytes = decode_ring_bytes(kWidth, kKey, kValue),
+          .shared_bytes = decode_ring_bytes<kWidth, kKey, kValue>(),
           .shared_bytes_a_row = decode_merge_bytes(kWidth, 1),
+          .shared_bytes_at_least = DecodeRows<kWidth, kKey, kValue>::kQueryBytes,
           .kernel = decode_kernel<kWidth, kKey, kValue>};
 }
 
@@ -25,9 +27,9 @@ constexpr KernelRow prefill_row(const char* name) {
           .width = kWidth,
           .key = kKey,
           .value = kValue,
-          .threads = kPrefillThreads,
-          .shared_bytes = prefill_shared_bytes(kWidth, kKey, kValue),
-          .shared_bytes_a_row = 0,
+          .tile_rows = prefill_rows(kWidth),
+          .threads = prefill_threads(kWidth),
+          .shared_bytes = prefill_shared_bytes<kWidth, kKey, kValue>(),
           .kernel = prefill_kernel<kWidth, kKey, kValue>};
 }
 

@@ -1,0 +1,35 @@
+// The work of a step's attention as a device sees it: what PagePlan lists and kernels walk over.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+namespace octavo::cuda {
+
+constexpr int kMaxSplits = 32;
+constexpr int kDecodeRows = 16;
+
+struct alignas(16) DecodeItem {
+  std::int32_t seq;      // and its row
+  std::int32_t context;  // tokens in its cache
+  std::int32_t first_page;
+  std::uint16_t num_pages;
+  std::uint8_t split;
+  std::uint8_t splits;
+};
+struct PrefillItem {
+  std::int32_t seq;
+  std::int32_t first_row;  // of the sequence's packed rows
+};
+
+struct PlanView {
+  const DecodeItem* decodes = nullptr;
+  const PrefillItem* prefills = nullptr;
+  const std::int32_t* counts = nullptr;  // decodes, prefills
+  float* partial = nullptr;              // [seq, split, q_head, width]
+  float2* partial_sums = nullptr;        // [seq, split, q_head]: maximum, sum
+  std::uint32_t* arrivals = nullptr;     // [seq, kv_head, tile of rows], zero between launches
+};
+
+}  // namespace octavo::cuda

@@ -1,0 +1,31 @@
+// Which kernels serve a shape on this device, and how they are launched: asked at start, never in a step.
+//
+// Where a head's tiles do not fit into a block's shared memory the kernels of wide heads take over; what neither serves
+// is refused by name.
+#pragma once
+
+#include <vector>
+
+#include "base/result.h"
+#include "cuda/portable/params.h"
+#include "ops/ops.h"
+
+namespace octavo::cuda {
+
+struct RowLaunch {
+  const portable::KernelRow* row = nullptr;
+  int shared_bytes = 0;
+  int blocks = 0;  // of a processor, at once
+};
+
+// Whether this wing's kernels serve the shape where a block may have so much shared memory.
+Status rows_serve(const AttentionShape& shape, int shared_limit);
+
+// Bytes of shared memory that a block may ask for on the device in use; 0: there is none.
+int shared_limit();
+
+// The rows of the shape's head size for all kinds of K and V, ready for launches: layers of a group may differ in
+// kinds.
+Result<std::vector<RowLaunch>> ready_rows(const AttentionShape& shape);
+
+}  // namespace octavo::cuda
