@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "base/strings.h"
+#include "cuda/attention_plan.h"
 #include "cuda/check.h"
 #include "cuda/few_rows.h"
 #include "cuda/portable/params.h"
@@ -121,7 +122,7 @@ class LaunchTimer {
   std::array<cudaEvent_t, 2> events_{};
 };
 
-Result<double> run_attention(CudaDevice& device, Ops& ops, const AttentionWork& work) {
+Result<double> run_attention(CudaDevice& device, Ops& ops, const KernelRow& row, const AttentionWork& work) {
   const AttentionShape shape{.format = work.kv.format,
                              .q_heads = static_cast<std::int32_t>(work.query.values.size(1)),
                              .page_size = work.kv.page_size,
@@ -129,6 +130,10 @@ Result<double> run_attention(CudaDevice& device, Ops& ops, const AttentionWork& 
                              .soft_cap = work.rule.soft_cap > 0,
                              .sinks = !work.rule.sinks.empty()};
   OCTAVO_TRY(const auto plan, ops.make_plan(shape, work.batch.num_seqs, work.batch.num_tokens));
+  const auto phase = row.phase == KernelPhase::decode ? portable::Phase::decode : portable::Phase::prefill;
+  const RowLaunch& chosen = static_cast<const PagePlan&>(*plan).launch(work.kv.format, phase);
+  if (row.name != chosen.row->name)
+    return Error(std::string("on this device ") + chosen.row->name + " serves its shape", ErrorKind::unsupported);
   ops.plan_attention({.batch = work.batch, .shape = shape, .plan = *plan});
   const AttentionArgs args{
       .query = work.query, .kv = work.kv, .batch = work.batch, .plan = *plan, .rule = work.rule, .out = work.out};
@@ -139,7 +144,8 @@ Result<double> run_attention(CudaDevice& device, Ops& ops, const AttentionWork& 
 
 std::vector<KernelEntry> attention_kernels() {
   std::vector<KernelEntry> entries;
-  for (const auto& rows : {portable::rows_of_64(), portable::rows_of_128(), portable::rows_of_256()})
+  for (const auto& rows : {portable::rows_of_64(), portable::rows_of_128(), portable::rows_of_256(),
+                           portable::wide_rows_of_256(), portable::rows_of_512()})
     for (const portable::KernelRow& built : rows) {
       KernelEntry entry;
       entry.row.name = built.name;
@@ -186,7 +192,7 @@ KernelInventory list_kernels() {
 Result<double> run_row(CudaDevice& device, Ops& ops, const std::string& name, const KernelWork& work) {
   OCTAVO_TRY(const KernelEntry entry, entry_of(name));
   OCTAVO_TRY(fits(entry.row, work));
-  if (work.attention != nullptr) return run_attention(device, ops, *work.attention);
+  if (work.attention != nullptr) return run_attention(device, ops, entry.row, *work.attention);
   if (work.kv_write != nullptr) return LaunchTimer(device).median_ms([&] { ops.kv_write(*work.kv_write); });
   return LaunchTimer(device).median_ms([&] { ops.linear(*work.linear); });
 }

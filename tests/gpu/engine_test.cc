@@ -23,7 +23,13 @@ std::vector<Heard> continuations(const BackendFactory& factory, const std::strin
   EXPECT_TRUE(engine) << (engine ? "" : engine.error().message());
   Request request;
   request.prompt = golden.ids.at("input_ids");
-  request.sampling = {.temperature = 0.9f, .seed = 5, .max_tokens = 100, .ignore_eos = true, .logprobs = 2, .n = 3};
+  SamplingParams& sampling = request.sampling;
+  sampling.temperature = 0.9f;
+  sampling.seed = 5;
+  sampling.max_tokens = 100;
+  sampling.ignore_eos = true;
+  sampling.logprobs = 2;
+  sampling.n = 3;
   auto stream = (*engine)->submit(request).value();
   std::vector<Heard> heard(3);
   while (const auto event = stream->next()) {
