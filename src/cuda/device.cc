@@ -187,8 +187,8 @@ std::byte* CudaDevice::next_staging(std::size_t bytes) {
   return place;
 }
 
-// Large pieces by several threads, which also take the page faults of a mapped file: while they fill one half, the other
-// is on its way to the GPU.
+// Large pieces by several threads, which also take the page faults of a mapped file: while they fill one half, the
+// other is on its way to the GPU.
 void CudaDevice::copy_to_staging(std::byte* to, std::span<const std::byte> from) {
   if (from.size() < 2 * kSliceBytes) {
     std::memcpy(to, from.data(), from.size());
