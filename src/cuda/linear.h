@@ -3,9 +3,9 @@
 // then rounded too, as the checkpoint's format says), otherwise of BF16, for which packed parts are unpacked tile by
 // tile (each number rounded once to BF16). Its scratch is reserved when it is made: no step allocates.
 //
-// Few rows keep their inputs unrounded: rounding them would take a launch more, and lose. So the same tokens as a prompt
-// and as decode steps differ by what the format itself loses: 5% of the logits' norm on the tiny goldens, where decode
-// steps lie within 0.6% of the exact ones.
+// Few rows keep their inputs unrounded: rounding them would take a launch more, and lose. So the same tokens as a
+// prompt and as decode steps differ by what the format itself loses: 5% of the logits' norm on the tiny goldens, where
+// decode steps lie within 0.6% of the exact ones.
 #pragma once
 
 #include <memory>
