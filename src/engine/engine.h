@@ -7,6 +7,7 @@
 // One thread of the engine's own runs plan -> run -> commit while there is work. Everything else is thread-safe.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -74,6 +75,15 @@ struct EngineFacts {
 struct LayerStats {
   KvCounters counters;
 };
+// How many observations were at most edges[i] and above the edge before; the last count has no edge.
+struct StepHistogram {
+  std::array<std::uint64_t, 14> counts{};
+  double sum = 0;
+};
+constexpr std::array<double, 13> kStepTokenEdges = {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384};
+constexpr std::array<double, 13> kStepSecondEdges = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
+                                                     0.25,  0.5,    1,     2.5,  5,     10};
+
 struct EngineStats {
   int running = 0;
   int waiting = 0;
@@ -82,6 +92,7 @@ struct EngineStats {
   double host_seconds = 0;  // the engine's thread at work beside the device's: planning, launching, committing
   std::uint64_t prompt_tokens = 0, cached_prompt_tokens = 0, generated_tokens = 0;
   std::uint64_t preemptions = 0;
+  StepHistogram step_tokens, step_seconds;
   std::vector<LayerStats> layers;  // saturation and amax by layer
 };
 
@@ -99,6 +110,7 @@ class Engine {
   virtual const ModelSpec& spec() const = 0;
   virtual const EngineFacts& facts() const = 0;
   virtual EngineStats stats() const = 0;
+  virtual Status alive() const = 0;  // or the sentence with which every later request is refused
 
   virtual Result<std::unique_ptr<TokenStream>> submit(Request request) = 0;
   virtual void reset_prefix_cache() = 0;

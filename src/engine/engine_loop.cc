@@ -95,6 +95,7 @@ Status EngineLoop::step() {
 }
 
 Status EngineLoop::launch(StepPlan plan) {
+  if (!flight_) step_began_ = std::chrono::steady_clock::now();
   if (!overlaps_) host_.stop();
   auto launched = runner_.launch(plan);
   if (!overlaps_) host_.start();
@@ -121,6 +122,7 @@ Status EngineLoop::land() {
 
 void EngineLoop::commit(const StepPlan& plan, const StepResult& result) {
   ++current_.steps;
+  measure_step(plan);
   scheduler_.settle(plan);
   keep_prompt_rows(plan, result);
   for (std::size_t row = 0; row < plan.num_sampled(); ++row) {
@@ -182,6 +184,21 @@ void EngineLoop::end_all(std::vector<InboxItem>& leftover, const std::string& fa
   for (const InboxItem& item : leftover)
     for (const auto& sequence : item.sequences) end(sequence, reason, failure);
   flush();
+}
+
+// Steps that overlap are measured from the end of the one before.
+void EngineLoop::measure_step(const StepPlan& plan) {
+  const auto observe = [](StepHistogram& histogram, const auto& edges, double value) {
+    const auto edge = std::lower_bound(edges.begin(), edges.end(), value);
+    ++histogram.counts[static_cast<std::size_t>(edge - edges.begin())];
+    histogram.sum += value;
+  };
+  double tokens = 0;
+  for (const PlannedSequence& entry : plan.sequences) tokens += entry.count;
+  observe(current_.step_tokens, kStepTokenEdges, tokens);
+  const auto now = std::chrono::steady_clock::now();
+  observe(current_.step_seconds, kStepSecondEdges, std::chrono::duration<double>(now - step_began_).count());
+  step_began_ = now;
 }
 
 void EngineLoop::read_counters(Download& counters) {

@@ -58,6 +58,7 @@ class EngineLoop {
   void accept_token(const StepPlan& plan, const StepResult& result, std::size_t row);
   void end(const std::shared_ptr<Sequence>& sequence, FinishReason reason, const std::string& failure);
   void end_all(std::vector<InboxItem>& leftover, const std::string& failure);
+  void measure_step(const StepPlan& plan);
   void read_counters(Download& counters);
   void publish();
   void flush();
@@ -74,6 +75,7 @@ class EngineLoop {
   EngineStats current_;  // the loop's own
   ThreadClock host_;     // stopped while the device's work is waited for, or done by this thread
   std::chrono::steady_clock::time_point counters_read_;
+  std::chrono::steady_clock::time_point step_began_;
   mutable std::mutex stats_mutex_;
   EngineStats published_;
   std::thread thread_;

@@ -7,8 +7,7 @@ namespace octavo {
 Status Inbox::put(InboxItem item) {
   {
     const std::lock_guard lock(mutex_);
-    if (closed_)
-      return Error(reason_.empty() ? std::string("the engine is shutting down") : reason_, ErrorKind::unavailable);
+    if (closed_) return refusal();
     const int count = static_cast<int>(item.sequences.size());
     if (count > 0 && arrived_ + waiting_ + count > max_queued_)
       return Error("the queue is full: " + std::to_string(arrived_ + waiting_) + " of " + std::to_string(max_queued_) +
@@ -51,6 +50,15 @@ void Inbox::close(std::string reason) {
     closed_ = true;
   }
   changed_.notify_all();
+}
+
+Error Inbox::refusal() const {
+  return Error(reason_.empty() ? std::string("the engine is shutting down") : reason_, ErrorKind::unavailable);
+}
+
+Status Inbox::state() const {
+  const std::lock_guard lock(mutex_);
+  return closed_ ? Status(refusal()) : Status();
 }
 
 bool Inbox::closed() const {

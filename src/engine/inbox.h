@@ -35,8 +35,11 @@ class Inbox {
   int queued() const;
   void close(std::string reason);  // empty: the engine goes away
   bool closed() const;
+  Status state() const;  // an error with the reason when closed
 
  private:
+  Error refusal() const;
+
   const int max_queued_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -42,6 +42,7 @@ class LocalEngine final : public Engine {
   const ModelSpec& spec() const override { return loaded_->model->spec(); }
   const EngineFacts& facts() const override { return facts_; }
   EngineStats stats() const override;
+  Status alive() const override { return inbox_.state(); }
   Result<std::unique_ptr<TokenStream>> submit(Request request) override;
   void reset_prefix_cache() override;
   Result<std::vector<float>> logits(const std::vector<std::int32_t>& ids, std::optional<int> decode_from,

@@ -1,6 +1,7 @@
 // Request: what was asked, in tokens. Limits and defaults are vLLM's where they have one.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -57,6 +58,8 @@ struct TokenEvent {
   std::string failure;                         // with FinishReason::failed: the sentence
   std::vector<TokenLogprobs> prompt_logprobs;  // on the first event of index 0, when asked for; entry 0 is empty
   int cached_tokens = 0;                       // of the prompt, on the first event of each index
+  double queue_seconds = 0;                    // from submission to the first step it took part in; with cached_tokens
+  std::chrono::steady_clock::time_point when;  // it was handed over
 };
 
 }  // namespace octavo

@@ -206,6 +206,7 @@ bool Scheduler::admit(Draft& draft, const std::shared_ptr<Sequence>& sequence) {
   }
   if (!sequence->admitted_before) {
     sequence->admitted_before = true;
+    sequence->admitted = std::chrono::steady_clock::now();
     sequence->cached_tokens = sequence->computed;
     counts_.cached_prompt_tokens += static_cast<std::uint64_t>(sequence->computed);
   }

@@ -35,6 +35,7 @@ TokenEvent Sequence::accept(std::int32_t token, std::optional<TokenLogprobs> tok
   event.logprobs = std::move(token_logprobs);
   if (first_event) {
     event.cached_tokens = cached_tokens;
+    event.queue_seconds = std::chrono::duration<double>(admitted - submitted).count();
     event.prompt_logprobs = std::move(prompt_rows);
     first_event = false;
   }
@@ -69,6 +70,7 @@ std::vector<std::shared_ptr<Sequence>> make_sequences(Request request, const Seq
 
   const std::uint64_t seed = params.seed ? *params.seed : drawn_seed(source.engine_seed, source.number);
   const PageHash root = root_hash(source.cache_identity, request.cache_salt, request.adapter);
+  const auto now = std::chrono::steady_clock::now();
   std::vector<std::shared_ptr<Sequence>> sequences;
   for (int index = 0; index < params.n; ++index) {
     auto sequence = std::make_shared<Sequence>();
@@ -80,6 +82,7 @@ std::vector<std::shared_ptr<Sequence>> make_sequences(Request request, const Seq
     if (index > 0) sequence->leader = sequences.front();
     sequence->tokens = request.prompt;
     sequence->prompt_size = static_cast<int>(request.prompt.size());
+    sequence->submitted = now;
     sequence->max_tokens = answer_limit(request, source.max_model_len);
     sequence->stop_ids = stop_ids;
     sequence->sampler = Sampler(params, seed + static_cast<std::uint64_t>(index), request.prompt, stop_ids);

@@ -3,6 +3,7 @@
 // sequence has to compute again are all "tokens that the cache does not hold yet".
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -61,6 +62,7 @@ struct Sequence {
   int drawn_row = -1;       // of the last of them: the sampled row that draws the next token; -1: none does
   int rows_done = 0;        // positions whose extra row (prompt logprobs, logits) was delivered
   int cached_tokens = 0;    // of the prompt, found in the cache at first admission
+  std::chrono::steady_clock::time_point submitted, admitted;  // admitted: for the first time
   bool admitted_before = false;
   bool prompt_done = false;  // the whole prompt was in the cache once
   bool ended = false;

@@ -83,6 +83,16 @@ std::optional<TextEvent> TextStream::next() {
   return std::nullopt;
 }
 
+std::optional<TextEvent> TextStream::poll(bool& pending) {
+  while (auto token_event = state_->tokens->next_for(std::chrono::milliseconds(0), pending)) {
+    Continuation& continuation = state_->continuations.at(static_cast<std::size_t>(token_event->index));
+    if (!continuation.ended) return state_->read(std::move(*token_event), continuation);
+  }
+  return std::nullopt;
+}
+
+void TextStream::on_event(std::function<void()> wake) { state_->tokens->on_event(std::move(wake)); }
+
 void TextStream::cancel() { state_->tokens->cancel(); }
 
 }  // namespace octavo

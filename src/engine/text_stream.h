@@ -3,6 +3,7 @@
 // one is cancelled at once.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,6 +30,9 @@ class TextStream {
   ~TextStream();
 
   std::optional<TextEvent> next();
+  // The same without waiting; `pending` tells nothing-yet from finished.
+  std::optional<TextEvent> poll(bool& pending);
+  void on_event(std::function<void()> wake);  // TokenStream's
   void cancel();
 
  private:

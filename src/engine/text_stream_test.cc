@@ -45,6 +45,7 @@ class Script final : public TokenStream {
     return events_[at_++];
   }
   std::optional<TokenEvent> next_for(std::chrono::milliseconds, bool&) override { return next(); }
+  void on_event(std::function<void()> wake) override { wake(); }
   void cancel() override { cancelled_.insert(-1); }
   void cancel_index(int index) override { cancelled_.insert(index); }
 

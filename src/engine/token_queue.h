@@ -6,6 +6,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -29,6 +30,7 @@ class TokenQueue {
 
   // The reader's end.
   std::optional<TokenEvent> next(std::optional<std::chrono::steady_clock::time_point> deadline, bool& timed_out);
+  void on_event(std::function<void()> wake);  // empty: nobody any more
   void cancel();
   void cancel_index(int index);
 
@@ -37,6 +39,7 @@ class TokenQueue {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<TokenEvent> events_;
+  std::function<void()> wake_;
   std::vector<bool> finished_;  // by the engine
   std::vector<bool> lost_;      // finished without an event: memory ran out
   int open_ = 0;                // continuations whose last event the reader has not taken

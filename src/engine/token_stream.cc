@@ -19,6 +19,7 @@ void TokenQueue::push(TokenEvent event) {
     const auto index = static_cast<std::size_t>(event.index);
     if (finished_[index]) return;
     finished_[index] = event.finish.has_value();
+    event.when = std::chrono::steady_clock::now();
     try {
       events_.push_back(std::move(event));
     } catch (const std::bad_alloc&) {
@@ -26,6 +27,7 @@ void TokenQueue::push(TokenEvent event) {
       lost_[index] = true;
       cancelled_[index].store(true, std::memory_order_relaxed);
     }
+    if (wake_) wake_();
   }
   changed_.notify_all();
 }
@@ -61,6 +63,12 @@ std::optional<TokenEvent> TokenQueue::next(std::optional<std::chrono::steady_clo
   }
 }
 
+void TokenQueue::on_event(std::function<void()> wake) {
+  const std::lock_guard lock(mutex_);
+  wake_ = std::move(wake);
+  if (wake_ && !events_.empty()) wake_();
+}
+
 void TokenQueue::cancel() {
   for (auto& flag : cancelled_) flag.store(true, std::memory_order_relaxed);
 }
@@ -75,7 +83,10 @@ namespace {
 class QueueReader final : public TokenStream {
  public:
   explicit QueueReader(std::shared_ptr<TokenQueue> queue) : queue_(std::move(queue)) {}
-  ~QueueReader() override { queue_->cancel(); }
+  ~QueueReader() override {
+    queue_->on_event({});
+    queue_->cancel();
+  }
 
   std::optional<TokenEvent> next() override {
     bool timed_out = false;
@@ -84,6 +95,7 @@ class QueueReader final : public TokenStream {
   std::optional<TokenEvent> next_for(std::chrono::milliseconds limit, bool& timed_out) override {
     return queue_->next(std::chrono::steady_clock::now() + limit, timed_out);
   }
+  void on_event(std::function<void()> wake) override { queue_->on_event(std::move(wake)); }
   void cancel() override { queue_->cancel(); }
   void cancel_index(int index) override { queue_->cancel_index(index); }
 

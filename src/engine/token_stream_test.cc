@@ -53,6 +53,21 @@ TEST(TokenStream, DroppingTheReaderCancelsAll) {
   EXPECT_TRUE(queue->cancelled(0) && queue->cancelled(1) && queue->cancelled(2));
 }
 
+TEST(TokenStream, AReaderOfManyIsWokenWithoutWaiting) {
+  const auto queue = std::make_shared<TokenQueue>(1);
+  auto stream = make_token_stream(queue);
+  int woken = 0;
+  stream->on_event([&] { ++woken; });
+  EXPECT_EQ(woken, 0);
+  queue->push(token_event(0, 5));
+  EXPECT_EQ(woken, 1);
+  stream->on_event([&] { woken += 10; });
+  EXPECT_EQ(woken, 11) << "events that came before count";
+  stream.reset();
+  queue->push(token_event(0, 6));
+  EXPECT_EQ(woken, 11) << "nobody is woken after the stream is gone";
+}
+
 TEST(TokenStream, AWaitingReaderIsWoken) {
   const auto queue = std::make_shared<TokenQueue>(1);
   const auto stream = make_token_stream(queue);
