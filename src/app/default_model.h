@@ -1,4 +1,4 @@
-// The model that `octavo run` takes when none is named.
+// The model that `octavo run` and `octavo serve` take when none is named.
 #pragma once
 
 #include <string>

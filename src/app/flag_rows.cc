@@ -4,6 +4,7 @@
 
 #include "app/flag_setters.h"
 #include "app/instrument_flag_rows.h"
+#include "app/serve_flag_rows.h"
 #include "base/json.h"
 #include "base/strings.h"
 
@@ -174,7 +175,7 @@ void add_engine_rows(std::vector<FlagRow>& rows) {
                     o.engine.max_num_batched_tokens = static_cast<int>(v);
                   })});
   rows.push_back(
-      {"--max-num-seqs", "COUNT", "requests that run at once", "1", kEngineCommands,
+      {"--max-num-seqs", "COUNT", "requests that run at once", "1", kEngineCommands & ~bit(Command::serve),
        count(1, 1 << 16, true, [](Options& o, std::int64_t v) { o.engine.max_num_seqs = static_cast<int>(v); })});
   rows.push_back(
       {"--seed", "NUMBER", "seed of requests that bring none, and of a bench's prompts and lengths", "0",
@@ -220,7 +221,7 @@ void add_word_rows(std::vector<FlagRow>& rows) {
   const unsigned tokenize = bit(Command::tokenize);
   const unsigned words = tokenize | bit(Command::render_template);
   rows.push_back({"--chat-template", "TEMPLATE", "a Jinja file, or the template itself", "the checkpoint's",
-                  bit(Command::run) | bit(Command::render_template) | bit(Command::inspect),
+                  bit(Command::run) | bit(Command::serve) | bit(Command::render_template) | bit(Command::inspect),
                   any([](Options& o, const std::string& v) { o.chat_template = v; })});
   rows.push_back({"--decode", "", "a JSON list of ids on stdin to text", "off", tokenize,
                   any([](Options& o, const std::string&) { o.decode = true; })});
@@ -252,6 +253,7 @@ std::vector<FlagRow> flag_rows() {
   add_engine_rows(rows);
   add_cache_rows(rows);
   add_run_rows(rows);
+  add_serve_rows(rows);
   add_word_rows(rows);
   add_eval_rows(rows);
   add_instrument_rows(rows);

@@ -17,7 +17,8 @@ constexpr unsigned kBenchMany = bit(Command::bench_latency) | bit(Command::bench
 constexpr unsigned kBenchOne = bit(Command::bench_throughput) | bit(Command::bench_verbs);  // one cache
 constexpr unsigned kBench = kBenchMany | kBenchOne;
 constexpr unsigned kKernels = bit(Command::bench_kernels) | bit(Command::advise);  // without a model
-constexpr unsigned kEngineCommands = bit(Command::run) | bit(Command::eval_logits) | kEvalText | kBench;
+constexpr unsigned kEngineCommands =
+    bit(Command::run) | bit(Command::serve) | bit(Command::eval_logits) | kEvalText | kBench;
 
 struct FlagRow {
   std::string name;   // "--dtype"; a second name after a comma: "-p,--prompt"
@@ -28,6 +29,7 @@ struct FlagRow {
   std::function<Status(Options&, const std::string&)> set;
   Effect effect = Effect::honoured;
   std::string because{};  // of no_effect and refused
+  bool repeats = false;   // each one on the command line counts, not the last alone
 };
 
 std::vector<FlagRow> flag_rows();

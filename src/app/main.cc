@@ -3,6 +3,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <new>
 
 #include "app/backends.h"
@@ -42,6 +43,13 @@ Status dispatch(Options options) {
   } else {
     OCTAVO_TRY(options.engine.model_path, resolve_model_path(options.model, {environment.hub_directory}));
   }
+  if (options.command == Command::serve) {
+    options.serve.engine = options.engine;
+    options.serve.model_name =
+        options.model.empty() ? std::filesystem::path(options.engine.model_path).stem().string() : options.model;
+    options.serve.chat_template = options.chat_template;
+    return serve(options.serve, backend_factory(options));
+  }
   const std::string& path = options.engine.model_path;
   InterruptWatcher interrupts;
   switch (options.command) {
@@ -75,9 +83,10 @@ Status dispatch(Options options) {
       return bench_verbs({options.engine, options.kv_cache_name, options.input_lens.front(), options.output_len,
                           options.num_iters, options.output_json},
                          backend_factory(options));
+    case Command::serve:
     case Command::bench_kernels:
     case Command::advise:
-      break;  // without a model
+      break;  // above
     case Command::tokenize:
       return tokenize({path, options.decode, options.plain, options.add_special, options.jsonl});
     case Command::render_template:

@@ -23,8 +23,9 @@ struct CommandRow {
   ModelUse model;
 };
 
-constexpr std::array<CommandRow, 13> kCommands = {{
+constexpr std::array<CommandRow, 14> kCommands = {{
     {Command::run, "run", "Answer a prompt, or chat in the terminal", ModelUse::optional},
+    {Command::serve, "serve", "Serve a model to clients of the OpenAI and vLLM APIs", ModelUse::optional},
     {Command::inspect, "inspect", "Say what a checkpoint is and what octavo makes of it", ModelUse::required},
     {Command::eval_logits, "eval logits", "Write the logits of every position of a list of token ids",
      ModelUse::required},
@@ -67,11 +68,18 @@ bool looks_like_layers(const std::string& argument) {
   return indices || argument == "sliding_window" || argument == "full_attention";
 }
 
-// The one flag with several values, of which some begin with a dash: they are joined before CLI11 sees them.
+// The flags with several values, of which some begin with a dash: they are joined before CLI11 sees them. All that
+// follows --served-model-name is a name if MODEL was said before.
 std::vector<std::string> join_layer_lists(const std::vector<std::string>& arguments) {
   std::vector<std::string> result;
+  const bool model_first = arguments.size() > 1 && arguments[0] == "serve" && !arguments[1].starts_with("-");
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     result.push_back(with_dashes(arguments[i]));
+    if (model_first && result.back() == "--served-model-name" && i + 1 < arguments.size()) {
+      result.back() += "=" + arguments[++i];
+      while (i + 1 < arguments.size() && !arguments[i + 1].starts_with("-")) result.back() += "," + arguments[++i];
+      continue;
+    }
     const bool equals = result.back().starts_with(std::string(kSkipLayers) + "=");
     if (!equals && (result.back() != kSkipLayers || i + 1 == arguments.size())) continue;
     if (!equals) result.back() += "=" + arguments[++i];
@@ -152,7 +160,7 @@ CommandParser add_command(CLI::App& root, const CommandRow& row, const std::vect
         flag.value.empty() ? parser.app->add_flag_callback(
                                  flag.name, [] {}, help_of(flag))
                            : parser.app->add_option(flag.name, keep, help_of(flag))->type_name(flag.value)->expected(1);
-    option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    option->multi_option_policy(flag.repeats ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::TakeLast);
     parser.flags.emplace_back(&flag, option);
   }
   return parser;
@@ -173,7 +181,9 @@ Status apply(const CommandParser& parser, Options& options) {
     if (flag->effect == Effect::refused) return Error(name + " is refused: " + flag->because);
     if (flag->effect == Effect::no_effect)
       log::info("flag has no effect", {{"flag", name}, {"because", flag->because}});
-    OCTAVO_TRY(flag->set(options, flag->value.empty() ? "" : option->results().back()).in(name));
+    std::vector<std::string> values = {flag->value.empty() ? "" : option->results().back()};
+    if (flag->repeats) values = option->results();
+    for (const std::string& value : values) OCTAVO_TRY(flag->set(options, value).in(name));
   }
   if (parser.model != nullptr && parser.model->count() > 0) options.model = parser.model->results().front();
   if (options.model.empty() && parser.row->model == ModelUse::required)
@@ -191,6 +201,7 @@ Options defaults_of(Command command) {
   Options options;
   options.command = command;
   options.engine.max_num_seqs = 1;  // one conversation; more is asked for by flag
+  if (command == Command::serve) options.engine.max_num_seqs = 64;
   options.cpu.isa = cpu::best_isa();
   if (command == Command::bench_latency || command == Command::bench_verbs) options.input_lens = {1024};
   if (command == Command::bench_throughput) options.input_lens = {512};

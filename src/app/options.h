@@ -9,6 +9,7 @@
 
 #include "cpu/backend.h"
 #include "engine/engine.h"
+#include "server/serve.h"
 #include "tool/advise_kernels.h"
 #include "tool/bench_kernels.h"
 #include "tool/bench_latency.h"
@@ -25,6 +26,7 @@ namespace octavo {
 
 enum class Command {
   run,
+  serve,
   inspect,
   eval_logits,
   eval_nll,
@@ -73,6 +75,7 @@ struct Options {
   int num_prompts = 100;
   int max_concurrency = 8;
   double random_range_ratio = 0;
+  ServeConfig serve;  // but for what is above: engine, model, chat_template
   std::string kernel_rows = "*";
   bool kernels = false;
 };

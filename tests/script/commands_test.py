@@ -9,7 +9,7 @@ import unittest
 import checkpoints
 from octavo_program import ProgramTest, octavo
 
-COMMANDS = ("run", "inspect", "eval", "tokenize", "template")
+COMMANDS = ("run", "serve", "inspect", "eval", "tokenize", "template")
 # From the tokenizers package 0.22 on checkpoints.tokenizer_json().
 TOKENIZED = {
     "hello world": [262, 267],

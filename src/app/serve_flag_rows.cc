@@ -1,0 +1,215 @@
+#include "app/serve_flag_rows.h"
+
+#include <chrono>
+
+#include "app/flag_setters.h"
+#include "base/json.h"
+
+namespace octavo {
+namespace {
+
+constexpr unsigned kServe = bit(Command::serve);
+
+Set text_of(std::string& (*target)(ServeConfig&)) {
+  return [target](Options& o, const std::string& value) -> Status {
+    if (trim(value).empty()) return Error("the value is empty");
+    target(o.serve) = value;
+    return {};
+  };
+}
+
+// Each flag adds one; several may stand between commas.
+Set list_of(std::vector<std::string>& (*target)(ServeConfig&)) {
+  return [target](Options& o, const std::string& value) -> Status {
+    for (const std::string_view part : split(value, ",")) target(o.serve).emplace_back(trim(part));
+    if (split(value, ",").empty()) return Error("the value is empty");
+    return {};
+  };
+}
+
+// As vLLM: a JSON list of strings; one text alone will do too.
+Set json_list_of(std::vector<std::string>& (*target)(ServeConfig&)) {
+  return [target](Options& o, const std::string& value) -> Status {
+    target(o.serve).clear();
+    if (!value.starts_with('[')) {
+      target(o.serve).push_back(value);
+      return {};
+    }
+    OCTAVO_TRY(const Json list, parse_json(value, "the value"));
+    for (const Json& entry : list) {
+      if (!entry.is_string()) return Error("the value must be a JSON list of strings, but is " + to_text(list));
+      target(o.serve).push_back(entry.get<std::string>());
+    }
+    return {};
+  };
+}
+
+Set seconds_of(std::chrono::milliseconds& (*target)(ServeConfig&), bool zero) {
+  return number(0, 1e6, zero, [target](Options& o, float v) {
+    target(o.serve) = std::chrono::milliseconds(static_cast<std::int64_t>(static_cast<double>(v) * 1000 + 0.5));
+  });
+}
+
+void no_effect(std::vector<FlagRow>& rows, const char* name, const char* value, const char* because) {
+  rows.push_back({name, value, "", "", kServe, [](Options&, const std::string&) -> Status { return {}; },
+                  Effect::no_effect, because});
+}
+
+void refused(std::vector<FlagRow>& rows, const char* name, const char* value, const char* because) {
+  rows.push_back({name, value, "", "", kServe, [](Options&, const std::string&) -> Status { return {}; },
+                  Effect::refused, because});
+}
+
+void add_address_rows(std::vector<FlagRow>& rows) {
+  rows.push_back({"--host", "HOST", "address to listen on; 0.0.0.0 for every interface", "127.0.0.1", kServe,
+                  text_of([](ServeConfig& c) -> std::string& { return c.address.host; })});
+  rows.push_back(
+      {"--port", "PORT", "port to listen on; 0: any free one", "8000", kServe,
+       count(0, 65535, false, [](Options& o, std::int64_t v) { o.serve.address.port = static_cast<int>(v); })});
+  rows.push_back({"--uds", "PATH", "a Unix socket instead of host and port", "none", kServe,
+                  text_of([](ServeConfig& c) -> std::string& { return c.address.uds; })});
+  rows.push_back({"--served-model-name",
+                  "NAME",
+                  "name that clients use; several by repetition or commas",
+                  "MODEL as written",
+                  kServe,
+                  list_of([](ServeConfig& c) -> std::vector<std::string>& { return c.served_names; }),
+                  Effect::honoured,
+                  {},
+                  true});
+}
+
+void add_access_rows(std::vector<FlagRow>& rows) {
+  rows.push_back({"--api-key",
+                  "KEY",
+                  "key that clients must send; may be repeated",
+                  "none",
+                  kServe,
+                  any([](Options& o, const std::string& v) { o.serve.access.keys.push_back(v); }),
+                  Effect::honoured,
+                  {},
+                  true});
+  rows.push_back({"--api-key-file", "FILE", "more keys, one a line; read anew on SIGHUP", "none", kServe,
+                  text_of([](ServeConfig& c) -> std::string& { return c.access.key_file; })});
+  rows.push_back({"--metrics-key", "KEY", "key that /metrics needs", "none: /metrics is open", kServe,
+                  text_of([](ServeConfig& c) -> std::string& { return c.access.metrics_key; })});
+  rows.push_back({"--open-route",
+                  "PATH",
+                  "route that needs no key; may be repeated",
+                  "none",
+                  kServe,
+                  list_of([](ServeConfig& c) -> std::vector<std::string>& { return c.access.open_routes; }),
+                  Effect::honoured,
+                  {},
+                  true});
+  rows.push_back({"--allowed-origins", "JSON", "origins of web pages that may call, a JSON list; [\"*\"]: any", "none",
+                  kServe, json_list_of([](ServeConfig& c) -> std::vector<std::string>& { return c.cors.origins; })});
+  rows.push_back({"--allowed-methods", "JSON", "methods that those may use", "[\"*\"]", kServe,
+                  json_list_of([](ServeConfig& c) -> std::vector<std::string>& { return c.cors.methods; })});
+  rows.push_back({"--allowed-headers", "JSON", "headers that those may send", "[\"*\"]", kServe,
+                  json_list_of([](ServeConfig& c) -> std::vector<std::string>& { return c.cors.headers; })});
+  rows.push_back({"--allow-credentials", "", "those may send credentials", "off", kServe,
+                  any([](Options& o, const std::string&) { o.serve.cors.credentials = true; })});
+}
+
+void add_load_rows(std::vector<FlagRow>& rows) {
+  rows.push_back(
+      {"--max-num-seqs", "COUNT", "requests that run at once", "64", kServe,
+       count(1, 1 << 16, true, [](Options& o, std::int64_t v) { o.engine.max_num_seqs = static_cast<int>(v); })});
+  rows.push_back(
+      {"--max-num-queued-reqs", "COUNT", "requests that may wait; more are answered 429", "1024", kServe,
+       count(0, 1 << 24, true, [](Options& o, std::int64_t v) { o.serve.max_queued_requests = static_cast<int>(v); })});
+  rows.push_back(
+      {"--max-num-queued-tokens", "TOKENS", "prompt tokens that may wait; 0: no bound", "0", kServe,
+       count(0, std::int64_t{1} << 40, true, [](Options& o, std::int64_t v) { o.serve.max_queued_tokens = v; })});
+  rows.push_back(
+      {"--request-timeout", "SECONDS", "longest time that a request may take; 0: no bound", "0", kServe,
+       seconds_of([](ServeConfig& c) -> std::chrono::milliseconds& { return c.policy.request_timeout; }, true)});
+  rows.push_back({"--shutdown-timeout", "SECONDS", "time for running requests to finish after SIGTERM", "30", kServe,
+                  seconds_of([](ServeConfig& c) -> std::chrono::milliseconds& { return c.shutdown_timeout; }, true)});
+  rows.push_back({"--engine-hang-timeout", "SECONDS", "an engine with work that ends no step for so long is unhealthy",
+                  "300", kServe,
+                  seconds_of([](ServeConfig& c) -> std::chrono::milliseconds& { return c.policy.hang_bound; }, false)});
+  rows.push_back(
+      {"--ping-interval", "SECONDS", "comments on a stream that has nothing else to say", "10", kServe,
+       seconds_of([](ServeConfig& c) -> std::chrono::milliseconds& { return c.policy.ping_interval; }, false)});
+}
+
+void add_limit_rows(std::vector<FlagRow>& rows) {
+  rows.push_back({"--max-connections", "COUNT", "connections at once", "4096", kServe,
+                  count(1, 1 << 20, true,
+                        [](Options& o, std::int64_t v) { o.serve.limits.max_connections = static_cast<int>(v); })});
+  rows.push_back({"--max-header-bytes", "BYTES", "longest headers of a request", "64K", kServe,
+                  count(1024, 1 << 24, true, [](Options& o, std::int64_t v) {
+                    o.serve.limits.max_header_bytes = static_cast<std::size_t>(v);
+                  })});
+  rows.push_back({"--max-body-bytes", "BYTES", "longest body of a request", "64M", kServe,
+                  count(1024, std::int64_t{1} << 40, true, [](Options& o, std::int64_t v) {
+                    o.serve.limits.max_body_bytes = static_cast<std::size_t>(v);
+                  })});
+  rows.push_back({"--max-buffered-bytes", "BYTES", "bodies that are held at once, in sum", "512M", kServe,
+                  count(1024, std::int64_t{1} << 40, true, [](Options& o, std::int64_t v) {
+                    o.serve.limits.max_buffered_bytes = static_cast<std::size_t>(v);
+                  })});
+  rows.push_back(
+      {"--header-timeout", "SECONDS", "time for a request's headers to come", "30", kServe,
+       seconds_of([](ServeConfig& c) -> std::chrono::milliseconds& { return c.limits.header_timeout; }, false)});
+  rows.push_back(
+      {"--body-timeout", "SECONDS", "time for a request's body, beside a second for each 16 KiB", "30", kServe,
+       seconds_of([](ServeConfig& c) -> std::chrono::milliseconds& { return c.limits.body_timeout; }, false)});
+  rows.push_back(
+      {"--reader-timeout", "SECONDS", "a client that takes no byte for so long is cut off", "60", kServe,
+       seconds_of([](ServeConfig& c) -> std::chrono::milliseconds& { return c.limits.reader_timeout; }, false)});
+  rows.push_back(
+      {"--idle-timeout", "SECONDS", "a connection without a request is closed after this", "120", kServe,
+       seconds_of([](ServeConfig& c) -> std::chrono::milliseconds& { return c.limits.idle_timeout; }, false)});
+}
+
+void add_answer_rows(std::vector<FlagRow>& rows) {
+  rows.push_back({"--generation-config", "FROM",
+                  "sampling of requests that say nothing: auto (the checkpoint's generation_config.json) or vllm "
+                  "(temperature 1, nothing else)",
+                  "auto", kServe, [](Options& o, const std::string& v) -> Status {
+                    if (v != "auto" && v != "vllm") return Error(in_quotes(v) + " is not one of auto, vllm");
+                    o.serve.recommended_sampling = v == "auto";
+                    return {};
+                  }});
+  rows.push_back({"--trust-request-chat-template", "", "requests may bring a chat template of their own", "off", kServe,
+                  any([](Options& o, const std::string&) { o.serve.trust_request_template = true; })});
+  rows.push_back({"--enable-log-requests", "", "a line for each answered request, without any of its text", "off",
+                  kServe, any([](Options& o, const std::string&) { o.serve.policy.log_requests = true; })});
+}
+
+void add_compatible_rows(std::vector<FlagRow>& rows) {
+  no_effect(rows, "--disable-log-requests", "", "requests are logged with --enable-log-requests only");
+  no_effect(rows, "--disable-log-stats", "", "statistics are not logged; /metrics has them");
+  no_effect(rows, "--disable-uvicorn-access-log", "", "there is no access log");
+  no_effect(rows, "--uvicorn-log-level", "LEVEL", "there is no second log");
+  no_effect(rows, "--enforce-eager", "", "recordings of steps change no result");
+  no_effect(rows, "--swap-space", "GIB", "preempted requests are computed again");
+  no_effect(rows, "--disable-frontend-multiprocessing", "", "there is one process");
+  no_effect(rows, "--distributed-executor-backend", "NAME", "there is one process");
+  no_effect(rows, "--enable-server-load-tracking", "", "/load is always there");
+  no_effect(rows, "--enable-prompt-tokens-details", "", "usage always has them");
+  no_effect(rows, "--enable-tokenizer-info-endpoint", "", "/tokenizer_info is always there");
+  constexpr const char* kNoTools = "calls of tools are not parsed yet: their text comes as content";
+  refused(rows, "--enable-auto-tool-choice", "", kNoTools);
+  refused(rows, "--tool-call-parser", "NAME", kNoTools);
+  refused(rows, "--reasoning-parser", "NAME", "reasoning is not parsed yet: its text comes as content");
+  constexpr const char* kNoTls = "TLS is not built in yet: put a proxy before the server that ends it";
+  refused(rows, "--ssl-certfile", "FILE", kNoTls);
+  refused(rows, "--ssl-keyfile", "FILE", kNoTls);
+}
+
+}  // namespace
+
+void add_serve_rows(std::vector<FlagRow>& rows) {
+  add_address_rows(rows);
+  add_access_rows(rows);
+  add_load_rows(rows);
+  add_limit_rows(rows);
+  add_answer_rows(rows);
+  add_compatible_rows(rows);
+}
+
+}  // namespace octavo

@@ -1,0 +1,36 @@
+#include "server/answer_form.h"
+
+#include <utility>
+
+namespace octavo {
+namespace {
+
+std::string head(const FormFacts& facts, const char* id_prefix, const char* object) {
+  return "{\"id\":" + to_text(Json(id_prefix + facts.id)) + ",\"object\":\"" + object +
+         "\",\"created\":" + std::to_string(facts.created) + ",\"model\":" + to_text(Json(facts.model));
+}
+
+}  // namespace
+
+std::string Usage::json() const {
+  return "{\"prompt_tokens\":" + std::to_string(prompt_tokens) +
+         ",\"total_tokens\":" + std::to_string(prompt_tokens + completion_tokens) +
+         ",\"completion_tokens\":" + std::to_string(completion_tokens) +
+         ",\"prompt_tokens_details\":{\"cached_tokens\":" + std::to_string(cached_tokens) + "}}";
+}
+
+AnswerForm::AnswerForm(FormFacts facts, const char* id_prefix, const char* whole_name, const char* chunk_name)
+    : head_of_chunk_(head(facts, id_prefix, chunk_name)),
+      head_of_whole_(head(facts, id_prefix, whole_name)),
+      facts_(std::move(facts)),
+      prompt_rows_(facts_.prompts.size()) {}
+
+void AnswerForm::set_prompt_rows(int prompt, std::vector<TokenLogprobs> rows) {
+  prompt_rows_[static_cast<std::size_t>(prompt)] = std::move(rows);
+}
+
+std::string AnswerForm::usage_chunk(const Usage& usage) const {
+  return head_of_chunk_ + ",\"choices\":[],\"usage\":" + usage.json() + "}";
+}
+
+}  // namespace octavo

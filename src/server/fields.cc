@@ -1,0 +1,172 @@
+#include "server/fields.h"
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+namespace octavo {
+namespace {
+
+// OrderedJson finds and inserts a key by looking at all of them.
+constexpr int kMaxKeys = 4096;
+
+std::string shown(const OrderedJson& value) {
+  if (value.is_object()) return "an object";
+  if (value.is_array()) return "a list";
+  std::string text = to_text(value);
+  if (text.size() > 60) text = text.substr(0, 57) + "...";
+  return text;
+}
+
+std::optional<std::int64_t> whole_number(const OrderedJson& value) {
+  if (value.is_number_unsigned() && value.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX))
+    return std::nullopt;
+  if (value.is_number_integer()) return value.get<std::int64_t>();
+  if (!value.is_number_float()) return std::nullopt;
+  const double number = value.get<double>();
+  if (number != std::floor(number) || std::abs(number) >= 0x1p53) return std::nullopt;
+  return static_cast<std::int64_t>(number);
+}
+
+// Whether some object of the text has more than kMaxKeys keys. Needs no valid JSON.
+bool too_wide(std::string_view text) {
+  std::vector<int> keys(1, 0);
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\')
+        ++i;
+      else if (c == '"')
+        in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '{' || c == '[') {
+      if (keys.size() > static_cast<std::size_t>(kMaxJsonDepth)) return false;  // refused for its depth
+      keys.push_back(0);
+    } else if (c == '}' || c == ']') {
+      if (keys.size() > 1) keys.pop_back();
+    } else if (c == ':' && ++keys.back() > kMaxKeys) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+const OrderedJson* Fields::find(std::string_view key) const {
+  if (error_) return nullptr;
+  const auto it = object_.find(std::string(key));
+  return it == object_.end() || it->is_null() ? nullptr : &*it;
+}
+
+std::optional<std::int64_t> Fields::integer(std::string_view key, std::int64_t low, std::int64_t high) {
+  const OrderedJson* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  const auto number = whole_number(*value);
+  if (!number) {
+    wrong_type(key, "a whole number");
+    return std::nullopt;
+  }
+  if (*number < low || *number > high) {
+    refuse(key, where_ + std::string(key) + " is " + std::to_string(*number) + ": it must be between " +
+                    std::to_string(low) + " and " + std::to_string(high));
+    return std::nullopt;
+  }
+  return number;
+}
+
+std::optional<double> Fields::number(std::string_view key) {
+  const OrderedJson* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_number()) {
+    wrong_type(key, "a number");
+    return std::nullopt;
+  }
+  return value->get<double>();
+}
+
+std::optional<bool> Fields::flag(std::string_view key) {
+  const OrderedJson* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_boolean()) {
+    wrong_type(key, "true or false");
+    return std::nullopt;
+  }
+  return value->get<bool>();
+}
+
+std::optional<std::string> Fields::text(std::string_view key) {
+  const OrderedJson* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_string()) {
+    wrong_type(key, "a string");
+    return std::nullopt;
+  }
+  return value->get<std::string>();
+}
+
+const OrderedJson* Fields::array(std::string_view key) {
+  const OrderedJson* value = find(key);
+  if (value != nullptr && !value->is_array()) wrong_type(key, "a list");
+  return error_ ? nullptr : value;
+}
+
+const OrderedJson* Fields::object(std::string_view key) {
+  const OrderedJson* value = find(key);
+  if (value != nullptr && !value->is_object()) wrong_type(key, "an object");
+  return error_ ? nullptr : value;
+}
+
+void Fields::store(std::string_view key, float& target) {
+  if (const auto value = number(key)) target = static_cast<float>(*value);
+}
+
+void Fields::store(std::string_view key, int& target) {
+  if (const auto value = integer(key)) target = static_cast<int>(*value);
+}
+
+void Fields::store(std::string_view key, std::string& target) {
+  if (auto value = text(key)) target = *std::move(value);
+}
+
+void Fields::wrong_type(std::string_view key, const char* wanted) {
+  const OrderedJson* value = find(key);
+  refuse(key, where_ + std::string(key) + " must be " + wanted + (value ? ", but is " + shown(*value) : ""));
+}
+
+void Fields::refuse(std::string_view key, std::string message, int status) {
+  if (error_) return;
+  error_ = ApiError{.status = status, .message = std::move(message), .param = where_ + std::string(key)};
+}
+
+Body parse_body(std::string_view text) {
+  Body body;
+  if (text.empty()) {
+    body.error = ApiError{.message = "the request has no body: send a JSON object"};
+    return body;
+  }
+  if (too_wide(text)) {
+    body.error =
+        ApiError{.message = "the body holds a JSON object with more than " + std::to_string(kMaxKeys) + " keys"};
+    return body;
+  }
+  auto json = parse_ordered_json(text, "the body");
+  if (!json) {
+    body.error = ApiError{.message = json.error().message()};
+  } else if (!json->is_object()) {
+    body.error = ApiError{.message = "the body must be a JSON object, but is " + shown(*json)};
+  } else {
+    body.json = *std::move(json);
+  }
+  return body;
+}
+
+std::optional<std::int32_t> token_id(const OrderedJson& value) {
+  const auto number = whole_number(value);
+  if (!number || *number < 0 || *number > INT32_MAX) return std::nullopt;
+  return static_cast<std::int32_t>(*number);
+}
+
+}  // namespace octavo

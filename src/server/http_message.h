@@ -1,0 +1,42 @@
+// What HTTP carries, as plain values: no socket, no library's types. Names of headers are kept in lower case.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace octavo {
+
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+
+struct HttpRequest {
+  std::string method;
+  std::string path;   // percent-decoded, without the query
+  std::string query;  // as it came
+  HttpHeaders headers;
+  std::string body;
+  std::string id;  // X-Request-Id: the client's, or made up
+
+  std::string_view header(std::string_view lower_name) const;  // empty when absent
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string body = {};
+  std::string content_type = "application/json";
+  HttpHeaders headers = {};
+};
+
+std::string_view status_phrase(int status);
+
+// "%2F" -> "/"; what is no escape stays as it is.
+std::string percent_decode(std::string_view text);
+
+// Splits a request's target into path and query; the absolute form that proxies send loses its host.
+void set_target(HttpRequest& request, std::string_view target);
+
+// 32 hexadecimal digits that nobody else has.
+std::string random_id();
+
+}  // namespace octavo

@@ -1,0 +1,246 @@
+#include "server/http_server.h"
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/basic_socket_acceptor.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <csignal>
+#include <cstring>
+#include <unordered_set>
+
+#include "base/log.h"
+#include "server/connection.h"
+#include "server/errors.h"
+
+namespace octavo {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+using Acceptor = asio::basic_socket_acceptor<asio::generic::stream_protocol>;
+constexpr auto kQuietly = asio::as_tuple(asio::use_awaitable);
+constexpr auto kTick = std::chrono::milliseconds(100);
+
+// As many open files as the system allows us: each connection is one.
+void raise_file_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// main keeps Ctrl-C for a chat's sake; here it ends a server that loads, and is a signal like others to one that runs.
+void let_interrupts_through() {
+  sigset_t interrupts;
+  sigemptyset(&interrupts);
+  sigaddset(&interrupts, SIGINT);
+  pthread_sigmask(SIG_UNBLOCK, &interrupts, nullptr);
+}
+
+class BeastServer final : public HttpServer {
+ public:
+  explicit BeastServer(const HttpLimits& limits) : context_(1), acceptor_(context_), signals_(context_) {
+    share_.limits = limits;
+  }
+  ~BeastServer() override {
+    if (!uds_.empty()) ::unlink(uds_.c_str());
+  }
+
+  Status bind_tcp(const HttpAddress& address);
+  Status bind_uds(const std::string& path);
+
+  std::string describe() const override { return description_; }
+  bool loopback() const override { return loopback_; }
+  Status run(HttpApp& app, const std::function<void()>& ready) override;
+  void stop() override {
+    asio::post(context_, [this] { shut_down(); });
+  }
+  void post(std::function<void()> work) override { asio::post(context_, std::move(work)); }
+  int num_connections() const override { return static_cast<int>(connections_.size()); }
+  int num_exchanges() const override {
+    return static_cast<int>(std::count_if(connections_.begin(), connections_.end(),
+                                          [](const Connection* connection) { return connection->busy(); }));
+  }
+
+ private:
+  asio::awaitable<void> accept();
+  asio::awaitable<void> serve(std::shared_ptr<Connection> connection);
+  asio::awaitable<void> tick();
+  asio::awaitable<void> wait_for_signals();
+  void turn_away(StreamSocket socket);
+  void shut_down();
+
+  ConnectionShare share_;  // outlives what the context still holds
+  asio::io_context context_;
+  Acceptor acceptor_;
+  asio::signal_set signals_;
+  std::unordered_set<Connection*> connections_;
+  std::string description_;
+  std::string uds_;
+  bool loopback_ = true;
+  bool stopped_ = false;
+};
+
+Status BeastServer::bind_tcp(const HttpAddress& address) {
+  error_code error;
+  tcp::resolver resolver(context_);
+  const std::string host = address.host.empty() ? "0.0.0.0" : address.host;
+  const auto found = resolver.resolve(host, std::to_string(address.port), tcp::resolver::passive, error);
+  if (error || found.empty()) return Error("--host " + host + ": no such address (" + error.message() + ")");
+  const tcp::endpoint endpoint = found.begin()->endpoint();
+  acceptor_.open(endpoint.protocol(), error);
+  if (!error) acceptor_.set_option(asio::socket_base::reuse_address(true), error);
+  if (!error) acceptor_.bind(endpoint, error);
+  if (error)
+    return Error("cannot listen on " + host + " port " + std::to_string(address.port) + ": " + error.message() +
+                 "; choose another with --port");
+  const auto bound = acceptor_.local_endpoint(error);
+  tcp::endpoint local;
+  std::memcpy(local.data(), bound.data(), bound.size());
+  local.resize(bound.size());
+  loopback_ = endpoint.address().is_loopback();
+  const bool v6 = endpoint.address().is_v6();
+  description_ = "http://" + (v6 ? "[" + host + "]" : host) + ":" + std::to_string(local.port());
+  return {};
+}
+
+Status BeastServer::bind_uds(const std::string& path) {
+  error_code error;
+  if (path.size() >= sizeof(sockaddr_un::sun_path)) return Error("--uds " + path + ": the path is too long");
+  struct stat found {};
+  if (::stat(path.c_str(), &found) == 0) {
+    if (!S_ISSOCK(found.st_mode)) return Error("--uds " + path + ": there is a file of that name that is no socket");
+    asio::local::stream_protocol::socket probe(context_);
+    probe.connect(asio::local::stream_protocol::endpoint(path), error);
+    if (!error) return Error("--uds " + path + ": another server listens there");
+    ::unlink(path.c_str());
+  }
+  const asio::local::stream_protocol::endpoint endpoint(path);
+  acceptor_.open(endpoint.protocol(), error);
+  if (!error) acceptor_.bind(endpoint, error);
+  if (error) return Error("cannot listen on " + path + ": " + error.message());
+  uds_ = path;
+  description_ = "unix:" + path;
+  return {};
+}
+
+Status BeastServer::run(HttpApp& app, const std::function<void()>& ready) {
+  share_.app = &app;
+  raise_file_limit();
+  error_code error;
+  acceptor_.listen(asio::socket_base::max_listen_connections, error);
+  if (error) return Error("cannot listen on " + description_ + ": " + error.message(), ErrorKind::unavailable);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) signals_.add(number, error);
+  asio::co_spawn(context_, accept(), asio::detached);
+  asio::co_spawn(context_, tick(), asio::detached);
+  asio::co_spawn(context_, wait_for_signals(), asio::detached);
+  asio::post(context_, ready);
+  while (!stopped_) {
+    try {
+      context_.run();
+      break;
+    } catch (const std::exception& failure) {
+      log::error("event failed", {{"why", failure.what()}});
+    }
+  }
+  return {};
+}
+
+asio::awaitable<void> BeastServer::accept() {
+  while (!stopped_) {
+    StreamSocket socket(context_);
+    const auto [error] = co_await acceptor_.async_accept(socket, kQuietly);
+    if (error == asio::error::operation_aborted) co_return;
+    if (error) {  // out of files, say: what is open goes on
+      log::warn("connection not accepted", {{"why", error.message()}});
+      asio::steady_timer pause(context_, kTick);
+      co_await pause.async_wait(kQuietly);
+      continue;
+    }
+    error_code ignored;
+    socket.non_blocking(true, ignored);
+    socket.set_option(tcp::no_delay(true), ignored);
+    if (num_connections() >= share_.limits.max_connections) {
+      turn_away(std::move(socket));
+      continue;
+    }
+    asio::co_spawn(context_, serve(std::make_shared<Connection>(std::move(socket), share_)), asio::detached);
+  }
+}
+
+asio::awaitable<void> BeastServer::serve(std::shared_ptr<Connection> connection) {
+  connections_.insert(connection.get());
+  co_await connection->run();
+  connections_.erase(connection.get());
+}
+
+// One too many: told so in as many bytes as a fresh socket takes at once.
+void BeastServer::turn_away(StreamSocket socket) {
+  const std::string body = error_json({.status = 503, .message = "the server has as many connections as it may"});
+  const std::string text =
+      "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ncontent-type: application/json\r\n"
+      "content-length: " +
+      std::to_string(body.size()) + "\r\n\r\n" + body;
+  error_code ignored;
+  socket.write_some(asio::buffer(text), ignored);
+  socket.shutdown(StreamSocket::shutdown_send, ignored);
+}
+
+asio::awaitable<void> BeastServer::tick() {
+  asio::steady_timer timer(context_);
+  while (!stopped_) {
+    timer.expires_after(kTick);
+    co_await timer.async_wait(kQuietly);
+    const Clock::time_point now = Clock::now();
+    std::vector<std::shared_ptr<Connection>> all;
+    all.reserve(connections_.size());
+    for (Connection* connection : connections_) all.push_back(connection->shared_from_this());
+    for (const auto& connection : all) connection->tick(now);
+    share_.app->tick(now);
+  }
+}
+
+asio::awaitable<void> BeastServer::wait_for_signals() {
+  while (!stopped_) {
+    const auto [error, number] = co_await signals_.async_wait(kQuietly);
+    if (error) co_return;
+    share_.app->signal(number);
+  }
+}
+
+void BeastServer::shut_down() {
+  stopped_ = true;
+  error_code ignored;
+  acceptor_.close(ignored);
+  std::vector<std::shared_ptr<Connection>> all;
+  for (Connection* connection : connections_) all.push_back(connection->shared_from_this());
+  for (const auto& connection : all) connection->drop();
+  context_.stop();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<HttpServer>> HttpServer::bind(const HttpAddress& address, const HttpLimits& limits) {
+  try {
+    let_interrupts_through();
+    auto server = std::make_unique<BeastServer>(limits);
+    OCTAVO_TRY(address.uds.empty() ? server->bind_tcp(address) : server->bind_uds(address.uds));
+    return std::unique_ptr<HttpServer>(std::move(server));
+  } catch (const std::exception& failure) {
+    return Error(std::string("cannot start the server: ") + failure.what(), ErrorKind::unavailable);
+  }
+}
+
+}  // namespace octavo

@@ -1,0 +1,96 @@
+#include "server/serve.h"
+
+#include <cstdio>
+
+#include "base/log.h"
+#include "base/strings.h"
+#include "engine/text_assets.h"
+#include "server/apis.h"
+
+namespace octavo {
+namespace {
+
+Result<Words> load_words(const ServeConfig& config) {
+  OCTAVO_TRY(const Checkpoint checkpoint, Checkpoint::open_text(config.engine.model_path));
+  OCTAVO_TRY(Tokenizer tokenizer, load_tokenizer(checkpoint));
+  Words words{.names = config.served_names, .path = checkpoint.path(), .tokenizer = std::move(tokenizer)};
+  if (words.names.empty()) words.names = {config.model_name.empty() ? checkpoint.path() : config.model_name};
+  Result<TemplateAsset> asset = load_chat_template(checkpoint, config.chat_template);
+  if (asset) {
+    words.chat_template = *std::move(asset);
+  } else if (asset.error().kind() == ErrorKind::not_found && config.chat_template.empty()) {
+    words.no_template = asset.error().message();
+    log::warn("no chat template", {{"effect", "/v1/chat/completions refuses"}});
+  } else {
+    return asset.error();
+  }
+  words.longest_token = longest_token_bytes(words.tokenizer);
+  words.trust_request_template = config.trust_request_template;
+  if (config.recommended_sampling) words.defaults = recommended_sampling(checkpoint.generation_config());
+  return words;
+}
+
+// What the server is, in one block; on stdout, so that it can be read apart from the log.
+void print_start(const ServeConfig& config, const Service& service, const HttpServer& http) {
+  const EngineFacts& facts = service.engine.facts();
+  std::string text = "octavo " OCTAVO_VERSION " serves " + join(service.words.names, ", ") + "\n";
+  const auto line = [&](const char* name, const std::string& value) {
+    text += "  " + std::string(name) + std::string(12 - std::string(name).size(), ' ') + value + "\n";
+  };
+  line("model", service.words.path + " (" + human_bytes(facts.weight_bytes) + " of weights)");
+  for (const std::string& report : facts.kv_report) line("kv cache", report);
+  line("capacity", facts.capacity_derivation);
+  line("context", std::to_string(facts.max_model_len) + " tokens");
+  line("limits", std::to_string(config.engine.max_num_seqs) + " requests at once, " +
+                     std::to_string(config.max_queued_requests) + " more wait, " +
+                     std::to_string(config.engine.max_num_batched_tokens) + " tokens a step");
+  line("keys", service.access.guarded() ? "needed" : "none: whoever reaches the address may use it");
+  line("address", http.describe());
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+void add_routes(Router& router, Service& service) {
+  add_health_routes(router, service);
+  add_model_routes(router, service);
+  add_chat_routes(router, service);
+  add_completion_routes(router, service);
+  add_token_routes(router, service);
+  add_operator_routes(router, service);
+  add_openapi_route(router);
+}
+
+}  // namespace
+
+Status serve(const ServeConfig& config, const BackendFactory& make_backend) {
+  OCTAVO_TRY(Access access, Access::create(config.access));
+  OCTAVO_TRY(Words words, load_words(config));
+  EngineConfig engine_config = config.engine;
+  // The server's own count turns requests away; the engine's is behind it.
+  engine_config.max_queued = config.max_queued_requests + engine_config.max_num_seqs;
+  // Destroyed last: streams that the event loop still holds cancel in it.
+  std::unique_ptr<Engine> engine;
+  OCTAVO_TRY(const std::unique_ptr<HttpServer> http, HttpServer::bind(config.address, config.limits));
+  if (!http->loopback() && !access.guarded())
+    log::warn("open to everybody", {{"address", http->describe()}, {"remedy", "--api-key, or --host 127.0.0.1"}});
+  OCTAVO_TRY(engine, Engine::create(engine_config, make_backend));
+  words.vocab = engine->spec().vocab;
+  words.max_model_len = engine->facts().max_model_len;
+  Service service(*engine, words, *http, std::move(access),
+                  {.max_running = engine_config.max_num_seqs,
+                   .max_queued = config.max_queued_requests,
+                   .max_queued_tokens = config.max_queued_tokens},
+                  config.policy);
+  Router router;
+  add_routes(router, service);
+  ServerApp app(service, router, config.cors, config.shutdown_timeout);
+  print_start(config, service, *http);
+  const Status served = http->run(app, [] {
+    std::fputs("ready\n", stdout);
+    std::fflush(stdout);
+  });
+  log::info("stopped");
+  return served;
+}
+
+}  // namespace octavo

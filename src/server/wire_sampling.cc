@@ -1,0 +1,157 @@
+#include "server/wire_sampling.h"
+
+#include <array>
+#include <charconv>
+#include <string_view>
+
+#include "engine/request_check.h"
+
+namespace octavo {
+namespace {
+
+constexpr std::size_t kMaxStops = 64;
+
+void read_stop(Fields& fields, SamplingParams& sampling) {
+  const OrderedJson* stop = fields.find("stop");
+  if (stop == nullptr) return;
+  if (stop->is_string()) {
+    sampling.stop = {stop->get<std::string>()};
+  } else if (stop->is_array()) {
+    for (const OrderedJson& entry : *stop) {
+      if (!entry.is_string()) return fields.wrong_type("stop", "a string or a list of strings");
+      sampling.stop.push_back(entry.get<std::string>());
+    }
+  } else {
+    return fields.wrong_type("stop", "a string or a list of strings");
+  }
+  if (sampling.stop.size() > kMaxStops)
+    return fields.refuse(
+        "stop", "stop has " + std::to_string(sampling.stop.size()) + " entries: at most " + std::to_string(kMaxStops));
+  for (const std::string& text : sampling.stop)
+    if (text.empty()) return fields.refuse("stop", "stop holds an empty string: it would end every answer at once");
+}
+
+void read_stop_ids(Fields& fields, SamplingParams& sampling) {
+  const OrderedJson* ids = fields.array("stop_token_ids");
+  if (ids == nullptr) return;
+  for (const OrderedJson& entry : *ids) {
+    const auto id = token_id(entry);
+    if (!id) return fields.wrong_type("stop_token_ids", "a list of token ids");
+    sampling.stop_token_ids.push_back(*id);
+  }
+}
+
+void read_logit_bias(Fields& fields, SamplingParams& sampling) {
+  const OrderedJson* bias = fields.object("logit_bias");
+  if (bias == nullptr) return;
+  for (const auto& [key, value] : bias->items()) {
+    std::int32_t id = 0;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (error != std::errc() || end != key.data() + key.size() || !value.is_number())
+      return fields.wrong_type("logit_bias", "an object from token ids to numbers");
+    sampling.logit_bias.emplace_back(id, value.get<float>());
+  }
+}
+
+void read_stream(Fields& fields, GenerationSpec& spec) {
+  fields.store("stream", spec.stream);
+  const OrderedJson* options = fields.object("stream_options");
+  if (options == nullptr) return;
+  if (!spec.stream) return fields.refuse("stream_options", "stream_options can only be given with stream: true");
+  Fields inner(*options, "stream_options.");
+  inner.store("include_usage", spec.include_usage);
+  inner.store("continuous_usage_stats", spec.continuous_usage);
+  spec.continuous_usage = spec.continuous_usage && spec.include_usage;
+  fields.take_error(inner);
+}
+
+void read_numbers(Fields& fields, SamplingParams& sampling) {
+  fields.store("temperature", sampling.temperature);
+  fields.store("top_p", sampling.top_p);
+  fields.store("top_k", sampling.top_k);
+  fields.store("min_p", sampling.min_p);
+  fields.store("presence_penalty", sampling.presence_penalty);
+  fields.store("frequency_penalty", sampling.frequency_penalty);
+  fields.store("repetition_penalty", sampling.repetition_penalty);
+  fields.store("min_tokens", sampling.min_tokens);
+  sampling.n = static_cast<int>(fields.integer("n", 1, kMaxContinuations).value_or(sampling.n));
+  fields.store("ignore_eos", sampling.ignore_eos);
+  fields.store("include_stop_str_in_output", sampling.include_stop);
+  if (const auto seed = fields.integer("seed", INT64_MIN, INT64_MAX)) sampling.seed = static_cast<std::uint64_t>(*seed);
+}
+
+}  // namespace
+
+void read_common(Fields& fields, const Words& words, GenerationSpec& spec) {
+  fields.store("model", spec.model);
+  if (!fields.error() && !words.serves(spec.model)) {
+    const ApiError unknown = words.unknown_model(spec.model);
+    fields.refuse("model", unknown.message, unknown.status);
+  }
+  if (spec.model.empty()) spec.model = words.names.front();
+  read_stream(fields, spec);
+  read_numbers(fields, spec.sampling);
+  read_stop(fields, spec.sampling);
+  read_stop_ids(fields, spec.sampling);
+  read_logit_bias(fields, spec.sampling);
+  fields.store("skip_special_tokens", spec.skip_special);
+  fields.store("priority", spec.priority);
+  fields.store("request_id", spec.id);
+  fields.store("cache_salt", spec.cache_salt);
+  if (const auto top = fields.integer("prompt_logprobs", -1, 20)) {
+    if (*top < 0)
+      fields.refuse("prompt_logprobs", "prompt_logprobs is -1: it must be between 0 and 20");
+    else if (spec.stream)
+      fields.refuse("prompt_logprobs", "prompt_logprobs are not available with stream: true");
+    spec.prompt_logprobs = static_cast<int>(*top);
+  }
+}
+
+void refuse_unsupported(Fields& fields) {
+  if (const OrderedJson* format = fields.object("response_format")) {
+    Fields inner(*format, "response_format.");
+    const auto type = inner.text("type");
+    fields.take_error(inner);
+    if (!fields.error() && type.value_or("text") != "text")
+      fields.refuse("response_format",
+                    "response_format of type " + type.value_or("") + " is not supported yet: only text is");
+  }
+  constexpr std::array<const char*, 16> kConstraints = {"structured_outputs",
+                                                        "guided_json",
+                                                        "guided_regex",
+                                                        "guided_choice",
+                                                        "guided_grammar",
+                                                        "guided_json_object",
+                                                        "guided_decoding_backend",
+                                                        "bad_words",
+                                                        "allowed_token_ids",
+                                                        "thinking_token_budget",
+                                                        "prompt_embeds",
+                                                        "logits_processors",
+                                                        "suffix",
+                                                        "use_beam_search",
+                                                        "truncate_prompt_tokens",
+                                                        "structural_tag"};
+  for (const char* name : kConstraints) {
+    const OrderedJson* value = fields.find(name);
+    const bool given = value != nullptr && !(value->is_structured() && value->empty()) &&
+                       !(value->is_boolean() && !value->get<bool>()) &&
+                       !(value->is_string() && value->get_ref<const std::string&>().empty());
+    if (given) fields.refuse(name, std::string(name) + " is not supported yet");
+  }
+  if (const auto best = fields.integer("best_of"); best && *best != fields.integer("n").value_or(1))
+    fields.refuse("best_of", "best_of is not supported: ask for n answers");
+}
+
+std::string blamed_field(const std::string& message, const std::string& prompt) {
+  constexpr std::array<std::string_view, 13> kNames = {
+      "temperature", "top_p",      "min_p",      "top_k", "presence_penalty", "frequency_penalty", "repetition_penalty",
+      "max_tokens",  "min_tokens", "logit_bias", "n",     "logprobs",         "prompt_logprobs"};
+  if (message.find("stop_token_ids") != std::string::npos) return "stop_token_ids";
+  const std::string_view first = std::string_view(message).substr(0, message.find(' '));
+  for (const std::string_view name : kNames)
+    if (first == name) return std::string(name);
+  return prompt;
+}
+
+}  // namespace octavo

@@ -1,0 +1,19 @@
+// The fields that chat and completions have in common, read into a GenerationSpec.
+#pragma once
+
+#include "server/fields.h"
+#include "server/generation_spec.h"
+#include "server/words.h"
+
+namespace octavo {
+
+// Model, stream, sampling. spec.sampling already holds the defaults.
+void read_common(Fields& fields, const Words& words, GenerationSpec& spec);
+
+// Constraints and whatever else changes the answer and is not there yet: refused by name, never ignored.
+void refuse_unsupported(Fields& fields);
+
+// The field that an engine's refusal of a request speaks of; `prompt` when it is none of the sampling's.
+std::string blamed_field(const std::string& message, const std::string& prompt);
+
+}  // namespace octavo

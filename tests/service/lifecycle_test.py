@@ -1,0 +1,228 @@
+"""Keys, queues and time limits, and how a server comes and goes."""
+
+import concurrent.futures
+import http.client
+import json
+import pathlib
+import signal
+import socket
+import tempfile
+import time
+import unittest
+
+from served import PATIENCE, Server, ServiceTest, checkpoints, events, octavo
+
+LONG = {"prompt": "hello world", "max_tokens": 2000, "ignore_eos": True, "temperature": 0}
+
+ENDLESS = LONG | {"n": 64}  # one after another, where one runs at a time
+
+
+class KeysTest(ServiceTest):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.key_file = pathlib.Path(folder.name) / "keys"
+        cls.key_file.write_text("from-file\n")
+        cls.flags = ("--api-key", "one", "--api-key", "two", "--api-key-file", cls.key_file, "--metrics-key", "scrape",
+                     "--open-route", "/tokenize")  # fmt: skip
+        super().setUpClass()
+
+    def test_every_route_but_the_probes_needs_a_key(self):
+        for path in ("/health", "/ping", "/live", "/ready", "/version", "/get_load"):
+            self.assertEqual(self.server.get(path).status, 200, path)
+        self.assertEqual(self.server.post("/tokenize", {"prompt": "a"}).status, 200)
+        for method, path in (("GET", "/v1/models"), ("POST", "/v1/chat/completions"), ("POST", "/v1/completions"),
+                             ("POST", "/detokenize"), ("GET", "/tokenizer_info"), ("GET", "/load"), ("GET", "/metrics"),
+                             ("GET", "/server_info"), ("GET", "/model_info"), ("POST", "/abort_requests"),
+                             ("POST", "/reset_prefix_cache"), ("GET", "/nowhere"), ("POST", "/v1/completions/render")):
+            for wrong in ({}, {"Authorization": "Bearer on"}, {"Authorization": "one"}):
+                self.assert_error(self.server.ask(method, path, {} if method == "POST" else None, wrong), 401)
+        for key in ("one", "two", "from-file"):
+            self.assertEqual(self.server.get("/v1/models", Authorization=f"Bearer {key}").status, 200)
+        self.assertEqual(self.server.get("/metrics", Authorization="Bearer scrape").status, 200)
+        self.assertEqual(self.server.get("/v1/models", Authorization="Bearer scrape").status, 401)
+
+    def test_the_key_file_is_read_anew_on_sighup(self):
+        self.key_file.write_text("changed\n")
+        self.server.process.send_signal(signal.SIGHUP)
+        self.server.wait_until(lambda: self.server.get("/v1/models", Authorization="Bearer changed").status == 200)
+        self.assertEqual(self.server.get("/v1/models", Authorization="Bearer from-file").status, 401)
+
+    def test_no_key_is_in_the_log(self):
+        for secret in ("Bearer", "from-file", "scrape"):
+            self.assertNotIn(secret, self.server.log + self.server.block)
+
+
+class QueueTest(ServiceTest):
+    flags = ("--max-num-seqs", "1", "--max-num-queued-reqs", "3")
+
+    def test_what_does_not_fit_is_turned_away_at_once(self):
+        held = [self.server.begin("/v1/completions", LONG | {"stream": True})[0]]
+        for _ in range(3):
+            connection = self.server.connect()
+            connection.request("POST", "/v1/completions", json.dumps(LONG))
+            held.append(connection)
+        self.server.wait_until(lambda: self.server.get("/get_load").json["load"] == 4)
+
+        def one_more(_):
+            begun = time.monotonic()
+            return self.server.complete(**LONG | {"prompt": "x"}), time.monotonic() - begun
+
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            for reply, _ in pool.map(one_more, range(16)):
+                self.assert_error(reply, 429, None, "queue is full")
+                self.assertGreaterEqual(int(reply.headers["retry-after"]), 1)
+        self.assertEqual(self.server.metrics()["octavo:requests_rejected_total", 'status="429"'], 16)
+        for connection in held:
+            connection.close()
+        self.assert_idle()
+        self.assertEqual(self.server.complete(max_tokens=1).status, 200)
+
+    def test_more_answers_than_there_will_ever_be_room_for(self):
+        self.assert_error(self.server.complete(n=5, max_tokens=1), 400, "n")
+
+
+class TimeLimitTest(ServiceTest):
+    flags = ("--request-timeout", "0.5", "--ping-interval", "0.1", "--max-num-seqs", "1")
+
+    def test_long_requests_end_with_an_error(self):
+        connection, response = self.server.begin("/v1/completions", ENDLESS | {"stream": True})
+        self.assert_error(self.server.complete(**ENDLESS), 504)  # behind the other
+        body = response.read()
+        self.assertIn(b'"code":504', body)
+        self.assertTrue(body.endswith(b"data: [DONE]\n\n"))
+        connection.close()
+        self.assert_idle(5)
+
+    def test_streams_that_wait_hear_pings(self):
+        connection, response = self.server.begin("/v1/completions", ENDLESS | {"stream": True})
+        response.read(10)
+        behind, answer = self.server.begin("/v1/completions", {"prompt": "hello", "max_tokens": 3, "stream": True})
+        body = answer.read()
+        self.assertTrue(body.startswith(b": ping\n\n"), body[:100])
+        self.assertTrue(body.endswith(b"data: [DONE]\n\n"))
+        connection.close()
+        behind.close()
+
+
+class ComingAndGoingTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.model = checkpoints.make_checkpoint(self.folder / "tiny")
+
+    def serve(self, *flags):
+        server = Server(self.model, *flags)
+        self.addCleanup(lambda: server.process.poll() is None and server.process.kill())
+        return server
+
+    def test_sigterm_lets_running_requests_finish(self):
+        server = self.serve("--shutdown-timeout", "60")
+        body = LONG | {"stream": True}
+        connection, response = server.begin("/v1/completions", body)
+        start = response.read(100)
+        server.process.send_signal(signal.SIGTERM)
+        server.wait_until(lambda: "shutting down" in server.log)
+        if server.process.poll() is None:
+            try:
+                self.assertEqual(server.get("/live").status, 200)
+                for path in ("/ready", "/health"):
+                    self.assertEqual(server.get(path).status, 503)
+                refused = server.complete("x")
+                self.assertEqual(refused.status, 503)
+                self.assertIn("retry-after", refused.headers)
+            except (ConnectionError, OSError):
+                pass  # the stream was over, and the server with it
+        stream = events(start + response.read())
+        self.assertEqual(stream[-1]["choices"][0]["finish_reason"], "length")
+        connection.close()
+        server.stop()
+
+    def test_the_time_to_finish_is_bounded_and_a_second_signal_cuts_it(self):
+        for timeout, signals in (("0.2", 1), ("60", 2)):
+            server = self.serve("--shutdown-timeout", timeout, "--max-num-seqs", "1")
+            connections = [server.begin("/v1/completions", LONG | {"stream": True})]
+            for _ in range(3):
+                connection = server.connect()
+                connection.request("POST", "/v1/completions", json.dumps(LONG | {"max_tokens": 1900}))
+                connections.append((connection, None))
+            server.wait_until(lambda: server.get("/get_load").json["load"] >= 3)
+            begun = time.monotonic()
+            for _ in range(signals):
+                server.process.send_signal(signal.SIGTERM)
+                time.sleep(0.01)
+            statuses = [connection.getresponse().status for connection, response in connections if response is None]
+            self.assertIn(503, statuses, "those that waited are told")
+            server.process.wait(PATIENCE)
+            self.assertLess(time.monotonic() - begun, 20)
+            server.stop()
+            for connection, _ in connections:
+                connection.close()
+
+    def test_a_killed_server_breaks_its_streams(self):
+        server = self.serve()
+        connection, response = server.begin("/v1/completions", LONG | {"stream": True, "n": 8})
+        response.read(100)
+        server.process.kill()
+        try:
+            rest = response.read()
+        except (http.client.HTTPException, OSError):
+            rest = None  # as it must be, unless all was done before
+        if rest is not None:
+            self.assertTrue(rest.endswith(b"[DONE]\n\n"), "a short answer passed for a whole one")
+        server.process.wait()
+        server.stop(-signal.SIGKILL)
+
+    def test_a_unix_socket(self):
+        path = self.folder / "socket"
+        server = self.serve("--uds", path)
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(str(path))
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        self.assertTrue(connection.recv(1000).startswith(b"HTTP/1.1 200 OK"))
+        connection.close()
+        done = octavo("serve", self.model, "--uds", path)
+        self.assertEqual(done.code, 1)
+        self.assertIn("another server listens there", done.err)
+        server.stop()
+        self.assertFalse(path.exists())
+
+    def test_a_port_in_use_is_said_before_the_model_is_loaded(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            done = octavo("serve", self.model, "--port", taken.getsockname()[1])
+        self.assertEqual(done.code, 1)
+        self.assertIn("--port", done.err)
+        self.assertNotIn("capacity", done.err)
+
+    def test_the_start_block_says_what_is_served(self):
+        server = self.serve("--served-model-name", "a", "b", "--kv-cache-dtype", "fp8")
+        for word in ("serves a, b", "fp8", "2048 tokens", "64 requests at once", server.url):
+            self.assertIn(word, server.block)
+        self.assertEqual([m["id"] for m in server.get("/v1/models").json["data"]], ["a", "b"])
+        self.assertEqual(server.complete(model="b", max_tokens=1).json["model"], "b")
+        server.stop()
+
+    def test_wrong_starts_say_why(self):
+        for flags, mention in ((("--api-key-file", "/nonexistent"), "--api-key-file"), (("--port", "99999"), "--port"),
+                               (("--host", "no.such.host.invalid"), "--host"), (("--ssl-keyfile", "k"), "TLS"),
+                               (("--tool-call-parser", "x"), "--tool-call-parser"),
+                               (("--chat-template", "/nonexistent"), "--chat-template")):
+            with self.subTest(flags):
+                done = octavo("serve", self.model, *flags)
+                self.assertIn(done.code, (1, 2))
+                self.assertIn(mention, done.err)
+
+    def test_a_vllm_start_command_works_with_one_word_changed(self):
+        server = self.serve("--host", "127.0.0.1", "--served_model_name", "tiny", "--max-model-len", "1024",
+                            "--max-num-seqs", "8", "--max-num-batched-tokens", "256", "--kv-cache-dtype", "fp8_e4m3",
+                            "--disable-log-requests", "--enforce-eager", "--trust-remote-code", "--api-key", "k",
+                            "--tensor-parallel-size", "1", "--dtype", "bfloat16", "--seed", "3",
+                            "--enable-prefix-caching", "--enable-chunked-prefill")  # fmt: skip
+        self.assertEqual(server.get("/v1/models", Authorization="Bearer k").json["data"][0]["max_model_len"], 1024)
+        server.stop()
+
+
+if __name__ == "__main__":
+    unittest.main()
