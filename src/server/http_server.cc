@@ -32,6 +32,7 @@ using boost::system::error_code;
 using Acceptor = asio::basic_socket_acceptor<asio::generic::stream_protocol>;
 constexpr auto kQuietly = asio::as_tuple(asio::use_awaitable);
 constexpr auto kTick = std::chrono::milliseconds(100);
+constexpr int kAcceptsAtOnce = 64;
 
 // As many open files as the system allows us: each connection is one.
 void raise_file_limit() {
@@ -76,6 +77,7 @@ class BeastServer final : public HttpServer {
 
  private:
   asio::awaitable<void> accept();
+  void welcome(StreamSocket socket);
   asio::awaitable<void> serve(std::shared_ptr<Connection> connection);
   asio::awaitable<void> tick();
   asio::awaitable<void> wait_for_signals();
@@ -141,6 +143,7 @@ Status BeastServer::run(HttpApp& app, const std::function<void()>& ready) {
   raise_file_limit();
   error_code error;
   acceptor_.listen(asio::socket_base::max_listen_connections, error);
+  if (!error) acceptor_.non_blocking(true, error);
   if (error) return Error("cannot listen on " + description_ + ": " + error.message(), ErrorKind::unavailable);
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) signals_.add(number, error);
   asio::co_spawn(context_, accept(), asio::detached);
@@ -158,30 +161,38 @@ Status BeastServer::run(HttpApp& app, const std::function<void()>& ready) {
   return {};
 }
 
+// Several at a time: one for each look at the sockets would let newcomers wait behind thousands of busy streams.
 asio::awaitable<void> BeastServer::accept() {
   while (!stopped_) {
-    StreamSocket socket(context_);
-    const auto [error] = co_await acceptor_.async_accept(socket, kQuietly);
-    if (error == asio::error::operation_aborted) co_return;
-    if (error) {  // out of files, say: what is open goes on
-      log::warn("connection not accepted", {{"why", error.message()}});
-      asio::steady_timer pause(context_, kTick);
-      co_await pause.async_wait(kQuietly);
-      continue;
+    const auto [waited] = co_await acceptor_.async_wait(Acceptor::wait_read, kQuietly);
+    if (waited) co_return;
+    error_code error;
+    for (int i = 0; i < kAcceptsAtOnce && !error; ++i) {
+      StreamSocket socket(context_);
+      acceptor_.accept(socket, error);
+      if (!error) welcome(std::move(socket));
     }
-    error_code ignored;
-    socket.non_blocking(true, ignored);
-    socket.set_option(tcp::no_delay(true), ignored);
-    if (num_connections() >= share_.limits.max_connections) {
-      turn_away(std::move(socket));
+    if (!error || error == asio::error::would_block || error == asio::error::try_again ||
+        error == asio::error::connection_aborted)
       continue;
-    }
-    asio::co_spawn(context_, serve(std::make_shared<Connection>(std::move(socket), share_)), asio::detached);
+    if (stopped_) co_return;  // out of files, say: what is open goes on
+    log::warn("connection not accepted", {{"why", error.message()}});
+    asio::steady_timer pause(context_, kTick);
+    co_await pause.async_wait(kQuietly);
   }
 }
 
-asio::awaitable<void> BeastServer::serve(std::shared_ptr<Connection> connection) {
+void BeastServer::welcome(StreamSocket socket) {
+  error_code ignored;
+  socket.non_blocking(true, ignored);
+  socket.set_option(tcp::no_delay(true), ignored);
+  if (num_connections() >= share_.limits.max_connections) return turn_away(std::move(socket));
+  auto connection = std::make_shared<Connection>(std::move(socket), share_);
   connections_.insert(connection.get());
+  asio::co_spawn(context_, serve(std::move(connection)), asio::detached);
+}
+
+asio::awaitable<void> BeastServer::serve(std::shared_ptr<Connection> connection) {
   co_await connection->run();
   connections_.erase(connection.get());
 }

@@ -1,9 +1,17 @@
 #include "server/wakeups.h"
 
+#include <algorithm>
 #include <exception>
+#include <iterator>
 #include <utility>
 
 namespace octavo {
+namespace {
+
+// Streams between which the loop looks at its sockets: a probe does not wait for thousands of them.
+constexpr std::size_t kAtOnce = 32;
+
+}  // namespace
 
 std::function<void()> Wakeups::waker(std::weak_ptr<Wakeable> target) {
   auto slot = std::make_shared<Slot>();
@@ -31,7 +39,11 @@ void Wakeups::drain() {
   std::vector<std::shared_ptr<Slot>> slots;
   {
     const std::lock_guard lock(mutex_);
-    slots.swap(slots_);
+    const std::size_t count = std::min(slots_.size(), kAtOnce);
+    slots.assign(std::make_move_iterator(slots_.begin()),
+                 std::make_move_iterator(slots_.begin() + static_cast<std::ptrdiff_t>(count)));
+    slots_.erase(slots_.begin(), slots_.begin() + static_cast<std::ptrdiff_t>(count));
+    if (!slots_.empty()) loop_.post([self = shared_from_this()] { self->drain(); });
   }
   for (const auto& slot : slots) {
     slot->listed = false;
