@@ -196,6 +196,21 @@ class ComingAndGoingTest(unittest.TestCase):
         self.assertIn("--port", done.err)
         self.assertNotIn("capacity", done.err)
 
+    def test_an_answer_that_is_not_finite_is_an_error_and_the_server_goes_on(self):
+        header, data = checkpoints.read_safetensors(self.model / "model.safetensors")
+        begin, end = header["model.norm.weight"]["data_offsets"]
+        data = bytearray(data)
+        data[begin:end] = b"\x7f\x7f" * ((end - begin) // 2)  # the largest bfloat16: logits overflow
+        checkpoints.write_safetensors(self.model / "model.safetensors", header, bytes(data))
+        server = self.serve()
+        reply = server.complete(max_tokens=3)
+        self.assertEqual(reply.status, 500, reply.body)
+        self.assertIn("not finite", reply.error["message"])
+        self.assertEqual(server.complete(max_tokens=3, stream=True).status, 500)
+        self.assertEqual(server.get("/health").status, 200)
+        self.assertIn(("vllm:request_success_total", 'finished_reason="error"'), server.metrics())
+        server.stop()
+
     def test_the_start_block_says_what_is_served(self):
         server = self.serve("--served-model-name", "a", "b", "--kv-cache-dtype", "fp8")
         for word in ("serves a, b", "fp8", "2048 tokens", "64 requests at once", server.url):
