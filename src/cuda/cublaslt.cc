@@ -49,6 +49,7 @@ Result<CublasLt> open_cublaslt() {
   resolve(lt, lt.preference_destroy, "cublasLtMatmulPreferenceDestroy", missing);
   resolve(lt, lt.preference_set, "cublasLtMatmulPreferenceSetAttribute", missing);
   resolve(lt, lt.heuristic, "cublasLtMatmulAlgoGetHeuristic", missing);
+  resolve(lt, lt.algorithm_check, "cublasLtMatmulAlgoCheck", missing);
   if (!missing.empty() || lt.get_version() < kOldestVersion)
     return Error(
         "the cuBLASLt that was found is too old" +

@@ -1,5 +1,6 @@
 // MatrixProduct: y = x W^T for BF16 or e4m3 x and W through cuBLASLt, sums in float32, y BF16 or float32. A plan
-// (layouts and the algorithm that the library picks) is made the first time a shape is seen and kept. Refuses nothing
+// (layouts and the algorithm that the library picks) is made the first time a shape is seen and kept; one algorithm
+// serves neighbouring numbers of tokens, since picking takes long and chunks may have any. Refuses nothing
 // by itself: serves() is false for a shape, or a kind of scale, that the library has no algorithm for on this GPU, and
 // the caller takes another way.
 #pragma once
@@ -8,6 +9,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <tuple>
 
 #include "cuda/cublaslt.h"
@@ -52,7 +54,10 @@ class MatrixProduct {
 
   MatrixProduct(CublasLt lt, bool deterministic) : lt_(std::move(lt)), deterministic_(deterministic) {}
   const Plan& plan_for(const ProductArgs& args);
-  Plan make_plan(const Key& key, const ProductArgs& args) const;
+  Plan make_plan(const Key& key, const ProductArgs& args);
+  std::optional<cublasLtMatmulAlgo_t> algorithm_for(const Key& key, const Plan& plan);
+  std::optional<cublasLtMatmulAlgo_t> pick(const Key& key, const Plan& plan) const;
+  void lay_out(const Key& key, Plan& plan) const;
   void set_scales(const Plan& plan, const ProductArgs& args) const;
   void drop_plans();
   void check(cublasStatus_t status) const;
@@ -62,6 +67,7 @@ class MatrixProduct {
   cublasLtHandle_t handle_ = nullptr;
   Buffer workspace_;
   std::map<Key, Plan> plans_;
+  std::map<Key, std::optional<cublasLtMatmulAlgo_t>> algorithms_;  // by a rounded number of tokens
 };
 
 }  // namespace octavo::cuda

@@ -53,30 +53,54 @@ std::vector<std::int32_t> random_ids(std::uint64_t seed, int count, int vocab) {
   return ids;
 }
 
-Result<RequestTimes> timed_request(Engine& engine, std::vector<std::int32_t> prompt, int output_len) {
+Result<RequestRun> RequestRun::start(Engine& engine, std::vector<std::int32_t> prompt, int output_len) {
   Request request;
   request.prompt = std::move(prompt);
   request.sampling.temperature = 0;
   request.sampling.max_tokens = output_len;
   request.sampling.ignore_eos = true;
-  RequestTimes times;
-  Clock::time_point last = Clock::now();
-  OCTAVO_TRY(const auto stream, engine.submit(std::move(request)));
-  int num_tokens = 0;
-  while (const auto event = stream->next()) {
-    if (event->finish == FinishReason::failed) return Error(event->failure, ErrorKind::unavailable);
-    if (!event->token) continue;
-    const Clock::time_point now = Clock::now();
-    if (num_tokens++ == 0)
-      times.ttft_ms = ms_between(last, now);
-    else
-      times.itl_ms.push_back(ms_between(last, now));
-    last = now;
-  }
-  if (num_tokens != output_len)
-    return Error("a request for " + std::to_string(output_len) + " tokens ended after " + std::to_string(num_tokens) +
-                 ": --max-model-len holds no more");
-  return times;
+  RequestRun run;
+  run.output_len_ = output_len;
+  run.last_ = Clock::now();
+  OCTAVO_TRY(run.stream_, engine.submit(std::move(request)));
+  return run;
+}
+
+Status RequestRun::note(const TokenEvent& event) {
+  if (event.finish == FinishReason::failed) return Error(event.failure, ErrorKind::unavailable);
+  if (!event.token) return {};
+  const Clock::time_point now = Clock::now();
+  if (num_tokens_++ == 0)
+    times_.ttft_ms = ms_between(last_, now);
+  else
+    times_.itl_ms.push_back(ms_between(last_, now));
+  last_ = now;
+  return {};
+}
+
+Status RequestRun::check_end() const {
+  if (num_tokens_ == output_len_) return {};
+  return Error("a request for " + std::to_string(output_len_) + " tokens ended after " + std::to_string(num_tokens_) +
+               ": --max-model-len holds no more");
+}
+
+Result<bool> RequestRun::take() {
+  bool nothing_yet = false;
+  while (const auto event = stream_->next_for(std::chrono::milliseconds(0), nothing_yet)) OCTAVO_TRY(note(*event));
+  if (nothing_yet) return false;
+  OCTAVO_TRY(check_end());
+  return true;
+}
+
+Result<RequestTimes> RequestRun::wait() {
+  while (const auto event = stream_->next()) OCTAVO_TRY(note(*event));
+  OCTAVO_TRY(check_end());
+  return times_;
+}
+
+Result<RequestTimes> timed_request(Engine& engine, std::vector<std::int32_t> prompt, int output_len) {
+  OCTAVO_TRY(RequestRun run, RequestRun::start(engine, std::move(prompt), output_len));
+  return run.wait();
 }
 
 }  // namespace octavo

@@ -2,7 +2,9 @@
 // up its engine: no prefix cache, room for what is asked.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -33,7 +35,29 @@ Result<EngineConfig> bench_config(EngineConfig config, const ModelSpec& spec, in
 
 std::vector<std::int32_t> random_ids(std::uint64_t seed, int count, int vocab);
 
-// Waits for the end. An error when the request failed or ended early.
+// A request under way, and its clock. take() notes what has come, without waiting; an error when the request failed or
+// ended early.
+class RequestRun {
+ public:
+  static Result<RequestRun> start(Engine& engine, std::vector<std::int32_t> prompt, int output_len);
+  Result<bool> take();          // true: it has ended
+  Result<RequestTimes> wait();  // for the end
+  TokenStream& stream() { return *stream_; }
+  const RequestTimes& times() const { return times_; }
+
+ private:
+  RequestRun() = default;
+  Status note(const TokenEvent& event);
+  Status check_end() const;
+
+  std::unique_ptr<TokenStream> stream_;
+  std::chrono::steady_clock::time_point last_;
+  int output_len_ = 0;
+  int num_tokens_ = 0;
+  RequestTimes times_;
+};
+
+// One request alone, to its end.
 Result<RequestTimes> timed_request(Engine& engine, std::vector<std::int32_t> prompt, int output_len);
 
 }  // namespace octavo

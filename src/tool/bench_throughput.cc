@@ -1,12 +1,14 @@
 #include "tool/bench_throughput.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cmath>
-#include <exception>
+#include <condition_variable>
+#include <map>
+#include <mutex>
 #include <random>
-#include <thread>
+#include <set>
+#include <utility>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -24,38 +26,50 @@ int drawn_length(std::mt19937_64& random, int length, double ratio) {
   return low + static_cast<int>(random() % static_cast<std::uint64_t>(high - low + 1));
 }
 
-// Each thread is one client: it takes the next request when its last one has ended.
+// Requests that have news, named by the engine's thread and taken by one reader: a step wakes it once, however many
+// requests it serves, as a server's event loop would be.
+class News {
+ public:
+  void add(std::size_t request) {
+    const std::lock_guard lock(mutex_);
+    if (requests_.empty()) changed_.notify_one();
+    requests_.insert(request);
+  }
+  std::set<std::size_t> wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !requests_.empty(); });
+    return std::exchange(requests_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::set<std::size_t> requests_;
+};
+
+// So many requests at once; the next one when one has ended.
 Result<std::vector<RequestTimes>> run_clients(Engine& engine, const BenchThroughputOptions& options,
                                               const std::vector<PlannedRequest>& plan) {
   std::vector<RequestTimes> times(plan.size());
-  std::vector<Status> outcomes(std::min(plan.size(), static_cast<std::size_t>(options.max_concurrency)));
-  std::atomic<std::size_t> next = 0;
-  const auto client = [&](std::size_t number) {
-    const auto one_after_another = [&]() -> Status {
-      for (std::size_t i = next++; i < plan.size(); i = next++) {
-        auto prompt = random_ids(options.engine.seed + 1 + i, plan[i].input_len, engine.spec().vocab);
-        OCTAVO_TRY(times[i], timed_request(engine, std::move(prompt), plan[i].output_len));
-      }
-      return {};
-    };
-    try {
-      outcomes[number] = one_after_another();
-    } catch (const std::exception& failure) {
-      outcomes[number] = Error(std::string("a client failed: ") + failure.what(), ErrorKind::exhausted);
+  News news;
+  std::map<std::size_t, RequestRun> running;
+  std::size_t next = 0;
+  while (next < plan.size() || !running.empty()) {
+    while (next < plan.size() && std::ssize(running) < options.max_concurrency) {
+      const std::size_t number = next++;
+      auto prompt = random_ids(options.engine.seed + 1 + number, plan[number].input_len, engine.spec().vocab);
+      OCTAVO_TRY(RequestRun run, RequestRun::start(engine, std::move(prompt), plan[number].output_len));
+      running.emplace(number, std::move(run)).first->second.stream().on_event([&news, number] { news.add(number); });
     }
-    if (!outcomes[number]) next = plan.size();  // the others stop too
-  };
-  std::vector<std::thread> clients;
-  try {
-    for (std::size_t c = 0; c < outcomes.size(); ++c) clients.emplace_back(client, c);
-  } catch (const std::exception&) {
-    outcomes.back() =
-        Error("cannot start " + std::to_string(outcomes.size()) + " clients: try a lower --max-concurrency",
-              ErrorKind::exhausted);
-    next = plan.size();
+    for (const std::size_t number : news.wait()) {
+      const auto run = running.find(number);
+      if (run == running.end()) continue;
+      OCTAVO_TRY(const bool ended, run->second.take());
+      if (!ended) continue;
+      times[number] = run->second.times();
+      running.erase(run);
+    }
   }
-  for (std::thread& thread : clients) thread.join();
-  for (const Status& outcome : outcomes) OCTAVO_TRY(outcome);
   return times;
 }
 

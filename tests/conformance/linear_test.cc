@@ -367,7 +367,7 @@ TEST(Linear, BatchDoesNotChangeBits) {
       if (!path.deterministic) return;
       Arena arena(path.backend->device());
       const Weight weight = upload(arena, {part});
-      const Tensor all = arena.floats(x, {64, in});
+      const Tensor all = arena.floats(x, {64, in}, path.processor ? DType::f32 : DType::bf16);
       const auto run = [&](std::int64_t begin, std::int64_t count) {
         const Tensor result = arena.blank({count, out});
         path.backend->ops().linear({.x = all.rows(begin, count), .weight = weight, .bias = {}, .out = result});
