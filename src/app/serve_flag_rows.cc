@@ -174,6 +174,9 @@ void add_answer_rows(std::vector<FlagRow>& rows) {
                     o.serve.recommended_sampling = v == "auto";
                     return {};
                   }});
+  rows.push_back({"--strict-max-tokens", "",
+                  "refuse max_tokens that the context cannot hold beside the prompt, instead of cutting them", "off",
+                  kServe, any([](Options& o, const std::string&) { o.serve.policy.strict_max_tokens = true; })});
   rows.push_back({"--trust-request-chat-template", "", "requests may bring a chat template of their own", "off", kServe,
                   any([](Options& o, const std::string&) { o.serve.trust_request_template = true; })});
   rows.push_back({"--enable-log-requests", "", "a line for each answered request, without any of its text", "off",

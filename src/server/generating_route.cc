@@ -1,7 +1,9 @@
 #include "server/generating_route.h"
 
+#include <exception>
 #include <utility>
 
+#include "base/log.h"
 #include "server/fields.h"
 
 namespace octavo {
@@ -31,7 +33,13 @@ void generate(Service& service, const GeneratingRoute& route, const std::shared_
     exchange->drop_body();
     if (!exchange->open() || exchange->answered()) return;
     if (result->error) return exchange->respond(error_response(*result->error));
-    Generation::start(service, exchange, std::move(result->spec), route.make_form, route.prompt_field, arrival);
+    try {
+      Generation::start(service, exchange, std::move(result->spec), route.make_form, route.prompt_field, arrival);
+    } catch (const std::exception& failure) {
+      log::error("request failed", {{"id", exchange->request().id}, {"why", failure.what()}});
+      if (!exchange->answered())
+        exchange->respond(error_response({.status = 500, .message = "the server failed on this request"}));
+    }
   });
 }
 

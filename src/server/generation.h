@@ -55,7 +55,9 @@ class Generation final : public ExchangeListener, public Wakeable, public std::e
     bool waits = true;  // its tokens count as queued
   };
 
+  std::optional<ApiError> refuse(std::int64_t prompt_tokens) const;
   std::optional<ApiError> submit(const char* prompt_field);
+  void look();
   bool collect();
   void take(std::size_t prompt, TextEvent& event);
   void begin_choice(std::size_t prompt, Choice& choice, TokenEvent& event);

@@ -25,8 +25,8 @@ struct ServicePolicy {
   std::chrono::milliseconds request_timeout{0};  // 0: none
   std::chrono::milliseconds ping_interval{10'000};
   std::chrono::milliseconds hang_bound{300'000};  // an engine that has work and ends no step for so long is dead
+  bool strict_max_tokens = false;                 // refuse what would be cut to the context
   bool log_requests = false;
-  bool token_routes = true;
 };
 
 class Service {

@@ -83,6 +83,17 @@ class QueueTest(ServiceTest):
         self.assert_error(self.server.complete(n=5, max_tokens=1), 400, "n")
 
 
+class StrictLengthTest(ServiceTest):
+    flags = ("--strict-max-tokens", "--max-model-len", "100")
+
+    def test_what_the_context_cannot_hold_is_refused_with_true_numbers(self):
+        self.assertEqual(self.server.complete([10] * 90, max_tokens=10).status, 200)
+        for asked in (11, 999999):
+            self.assert_error(self.server.complete([10] * 90, max_tokens=asked), 400, "max_tokens",
+                              "maximum context length is 100 tokens", "90 tokens", str(asked))  # fmt: skip
+        self.assertEqual(self.server.chat("hello").status, 200, "absent: what is left")
+
+
 class TimeLimitTest(ServiceTest):
     flags = ("--request-timeout", "0.5", "--ping-interval", "0.1", "--max-num-seqs", "1")
 
