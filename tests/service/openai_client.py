@@ -1,4 +1,4 @@
-"""Run by openai_client_test.py in the client's environment: openai_client.py URL."""
+"""Run in the environment of openai_client_test.py: openai_client.py URL."""
 
 import asyncio
 import sys
