@@ -2,7 +2,7 @@
 
 import unittest
 
-from served import HELLO_WORLD, ServiceTest
+from served import HELLO_WORLD, SOURCE_DIR, ServiceTest
 
 
 class RoutesTest(ServiceTest):
@@ -116,6 +116,18 @@ class RoutesTest(ServiceTest):
         self.assertGreater(cached(), 0)
         self.assertEqual(self.server.post("/reset_prefix_cache", b"").status, 200)
         self.assertEqual(cached(), 0)
+
+    def test_the_description_is_of_the_routes_there_are(self):
+        page = self.server.get("/openapi.json").json
+        self.assertTrue(page["openapi"].startswith("3."))
+        documented = (SOURCE_DIR / "docs/http.md").read_text()
+        for path, methods in page["paths"].items():
+            self.assertIn(path.replace("{model}", "{id}"), documented)
+            for method in methods:
+                status = self.server.ask(method.upper(), path.replace("{model}", "tiny"), None).status
+                self.assertNotIn(status, (404, 405), f"{method} {path}")
+        chat = page["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        self.assertEqual(chat["required"], ["messages"])
 
     def test_no_cors_unless_asked(self):
         reply = self.server.get("/v1/models", Origin="http://page")

@@ -17,7 +17,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "script"))
 
 import checkpoints  # noqa: E402, F401  (its folder was named just now)
-from octavo_program import environment, octavo  # noqa: E402, F401  (tests take them from here)
+from octavo_program import SOURCE_DIR, environment, octavo  # noqa: E402, F401  (tests take them from here)
 
 START_SECONDS = 60
 PATIENCE = 60  # of one answer: a sanitizer's build is slow
