@@ -10,7 +10,7 @@ namespace {
 
 std::int64_t blocks(std::int64_t n, std::int64_t block) { return (n + block - 1) / block; }
 
-Error bad_scale(const StoredTensor& tensor, const std::string& what) {
+Error bad_weight_scale(const StoredTensor& tensor, const std::string& what) {
   return Error(tensor.file + ": scale " + in_quotes(tensor.name) + " " + what);
 }
 
@@ -18,7 +18,7 @@ Result<std::vector<float>> read_positive(const StoredTensor& tensor) {
   OCTAVO_TRY(std::vector<float> numbers, read_floats(tensor));
   for (const float number : numbers)
     if (!std::isfinite(number) || number <= 0)
-      return bad_scale(tensor, "holds " + std::to_string(number) + ", but scales must be finite and positive");
+      return bad_weight_scale(tensor, "holds " + std::to_string(number) + ", but scales must be finite and positive");
   return numbers;
 }
 
@@ -49,9 +49,9 @@ Result<WeightScale> read_weight_scale(const StoredTensor& tensor, std::int64_t o
   } else {
     std::string expected = "[1], [" + std::to_string(out) + "] or [" + std::to_string(out) + ", 1]";
     if (knows_blocks) expected += " or [" + std::to_string(block_rows) + ", " + std::to_string(block_cols) + "]";
-    return bad_scale(tensor, "has shape " + shape_text(shape) + ", expected " + expected + " for a weight [" +
-                                 std::to_string(out) + ", " + std::to_string(in) + "]" +
-                                 (knows_blocks ? "" : "; config.json names no block size"));
+    return bad_weight_scale(tensor, "has shape " + shape_text(shape) + ", expected " + expected + " for a weight [" +
+                                        std::to_string(out) + ", " + std::to_string(in) + "]" +
+                                        (knows_blocks ? "" : "; config.json names no block size"));
   }
   OCTAVO_TRY(scale.numbers, read_positive(tensor));
   return scale;
@@ -82,7 +82,8 @@ Result<WeightScale> cut_scale(const WeightScale& whole, std::int64_t out, std::i
 }
 
 Result<float> read_single_scale(const StoredTensor& tensor) {
-  if (!is_single(tensor.shape)) return bad_scale(tensor, "has shape " + shape_text(tensor.shape) + ", expected [1]");
+  if (!is_single(tensor.shape))
+    return bad_weight_scale(tensor, "has shape " + shape_text(tensor.shape) + ", expected [1]");
   OCTAVO_TRY(const std::vector<float> numbers, read_positive(tensor));
   return numbers[0];
 }

@@ -8,7 +8,7 @@
 namespace octavo {
 namespace {
 
-constexpr const char* kPurpose = "the results of a step";
+constexpr const char* kResultPurpose = "the results of a step";
 constexpr float kLogprobFloor = -9999.0f;  // JSON has no infinity
 
 float floored(float logprob) { return logprob >= kLogprobFloor ? logprob : kLogprobFloor; }
@@ -49,11 +49,11 @@ StepResult LaunchedStep::collect(const StepPlan& plan) {
 Status StepOutputs::ensure_rows(int max_rows) {
   Device& device = backend_.device();
   const auto bytes = static_cast<std::size_t>(max_rows) * sizeof(std::int32_t);
-  OCTAVO_TRY(known_memory_.ensure(device, bytes, kPurpose));
-  OCTAVO_TRY(chosen_memory_.ensure(device, bytes, kPurpose));
-  OCTAVO_TRY(rank_memory_.ensure(device, bytes, kPurpose));
-  OCTAVO_TRY(top_id_memory_.ensure(device, bytes * kMaxLogprobs, kPurpose));
-  return top_value_memory_.ensure(device, bytes * kMaxLogprobs, kPurpose);
+  OCTAVO_TRY(known_memory_.ensure(device, bytes, kResultPurpose));
+  OCTAVO_TRY(chosen_memory_.ensure(device, bytes, kResultPurpose));
+  OCTAVO_TRY(rank_memory_.ensure(device, bytes, kResultPurpose));
+  OCTAVO_TRY(top_id_memory_.ensure(device, bytes * kMaxLogprobs, kResultPurpose));
+  return top_value_memory_.ensure(device, bytes * kMaxLogprobs, kResultPurpose);
 }
 
 Result<LaunchedStep> StepOutputs::launch(const StepPlan& plan, const Tensor& logits, const StepInputs& inputs) {
@@ -67,7 +67,7 @@ Result<LaunchedStep> StepOutputs::launch(const StepPlan& plan, const Tensor& log
     args.logits = logits.rows(0, sampled);
     args.out = drawn.rows(0, sampled);
     if (!args.bias_ids.empty() || !args.seen_ids.empty()) {
-      OCTAVO_TRY(changed_memory_.ensure(backend_.device(), static_cast<std::size_t>(args.logits.bytes()), kPurpose));
+      OCTAVO_TRY(changed_memory_.ensure(backend_.device(), static_cast<std::size_t>(args.logits.bytes()), kResultPurpose));
       args.changed = Tensor(changed_memory_.data(), DType::f32, {sampled, logits.size(1)});
     }
     backend_.ops().sample(args);
