@@ -178,13 +178,23 @@ TEST(Engine, ADeviceThatFailsEndsEveryRequestAndRefusesNewOnes) {
 }
 
 TEST(Engine, DecodeStepsAreRecordedAtStartForEachBatchAndReplayed) {
-  FakeEngine fake = make({.batch_step = 4}, small_config(64));
+  FakeEngine fake = make({.works_alone = true, .batch_step = 4}, small_config(64));
   EXPECT_EQ(fake.backend->device().recordings, 2);  // 4 and 8 of at most 8 sequences
   const int before = fake.model->forwards;
   expect_same(ask(*fake.engine, greedy(counting(8), 9)), expected_answer(*fake.model, greedy(counting(8), 9), 128));
   EXPECT_EQ(fake.backend->device().recordings, 2);
   EXPECT_EQ(fake.backend->device().replays, 8);  // all but the prompt's step
   EXPECT_EQ(fake.model->forwards - before, 9);
+}
+
+// Recording is computing there: at start it would only make the first answer wait.
+TEST(Engine, ADeviceThatWorksAtOnceRecordsAStepWhenItFirstComes) {
+  FakeEngine fake = make({}, small_config(64));
+  EXPECT_EQ(fake.backend->device().recordings, 0);
+  EXPECT_EQ(fake.model->forwards, 0);
+  expect_same(ask(*fake.engine, greedy(counting(8), 9)), expected_answer(*fake.model, greedy(counting(8), 9), 128));
+  EXPECT_EQ(fake.backend->device().recordings, 1);
+  EXPECT_EQ(fake.backend->device().replays, 7);  // all but the prompt's step and the first decode
 }
 
 TEST(Engine, AStepThatCannotBeRecordedIsComputedAllTheSame) {

@@ -60,6 +60,8 @@ Status Runner::ensure_rows(int max_rows) {
 }
 
 Status Runner::record_decodes() {
+  // Where a call returns with its work done, a recording is that work itself: there is nothing to prepare.
+  if (!parts_.backend.device().asynchronous()) return {};
   const int most = inputs_->limits().max_seqs;
   for (int num_seqs = 1; num_seqs <= most; ++num_seqs) {
     const int batch = recorded_batch(num_seqs);

@@ -34,7 +34,8 @@ class Runner {
  public:
   static Result<std::unique_ptr<Runner>> create(const RunnerParts& parts, const StepLimits& limits);
 
-  // Records the decode steps of every size, so that no request waits for it later. Writes nothing but the sink page.
+  // Records the decode steps of every size on a device that works by itself, so that no request waits for it later.
+  // Writes nothing but the sink page.
   Status record_decodes();
 
   // An error is the device's: out of memory. The step has then not happened.

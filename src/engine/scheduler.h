@@ -57,7 +57,6 @@ class Scheduler {
   void finish(const std::shared_ptr<Sequence>& sequence);
 
   int num_running() const { return static_cast<int>(running_.size()); }
-  int steps_under_way() const { return steps_under_way_; }
   int num_waiting() const { return static_cast<int>(waiting_.size() + held_.size()); }
   bool idle() const { return running_.empty() && waiting_.empty() && held_.empty(); }
   const SchedulerCounts& counts() const { return counts_; }
