@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/file.h"
+#include "base/json_marks.h"
 #include "base/strings.h"
 
 namespace octavo {
@@ -11,24 +12,13 @@ namespace {
 // nlohmann's parser is iterative but its destructor and dump are not bounded by anything, so depth is checked first.
 Status check_depth(std::string_view text, std::string_view what) {
   int depth = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\')
-        ++i;
-      else if (c == '"')
-        in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > kMaxJsonDepth)
-        return Error(std::string(what) + ": JSON nested deeper than " + std::to_string(kMaxJsonDepth) + " levels");
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-  return {};
+  const bool bounded = each_json_mark(text, [&depth](char c) {
+    if (c == '[' || c == '{') ++depth;
+    if (c == ']' || c == '}') --depth;
+    return depth <= kMaxJsonDepth;
+  });
+  if (bounded) return {};
+  return Error(std::string(what) + ": JSON nested deeper than " + std::to_string(kMaxJsonDepth) + " levels");
 }
 
 template <class J>

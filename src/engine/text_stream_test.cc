@@ -4,33 +4,16 @@
 
 #include <set>
 
+#include "text/test_vocabulary.h"
+
 namespace octavo {
 namespace {
 
 // Ids 3 to 258 are the bytes, and then a few longer pieces.
-constexpr int kByte0 = 3;
 constexpr int kHel = 259, kLo = 260, kHello = 261, kSpaceWorld = 262;
 
-// The character that stands for a byte in byte-level vocabularies: itself if it is printable, else the next from 256
-// on.
-std::string spelled(int byte, int& next) {
-  const bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
-  const int character = printable ? byte : next++;
-  if (character < 128) return std::string(1, static_cast<char>(character));
-  return {static_cast<char>(0xC0 | character >> 6), static_cast<char>(0x80 | (character & 0x3F))};
-}
-
 Tokenizer make_tokenizer() {
-  Vocabulary v;
-  v.model = "gpt2";
-  v.pre = "gpt-2";
-  v.tokens = {"<unk>", "<s>", "</s>"};
-  int next = 256;
-  for (int byte = 0; byte < 256; ++byte) v.tokens.push_back(spelled(byte, next));
-  for (const char* piece : {"hel", "lo", "hello", "\xC4\xA0world", "he"}) v.tokens.push_back(piece);
-  v.types.assign(v.tokens.size(), 1);
-  v.types[0] = v.types[1] = v.types[2] = 3;
-  v.merges = {"h e"};
+  const Vocabulary v = byte_vocabulary({"hel", "lo", "hello", "\xC4\xA0world", "he"}, {"h e"});
   auto tokenizer = Tokenizer::from_vocabulary(v);
   EXPECT_TRUE(tokenizer) << (tokenizer ? "" : tokenizer.error().message());
   return *std::move(tokenizer);

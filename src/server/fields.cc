@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/json_marks.h"
+
 namespace octavo {
 namespace {
 
@@ -31,26 +33,19 @@ std::optional<std::int64_t> whole_number(const OrderedJson& value) {
 // Whether some object of the text has more than kMaxKeys keys. Needs no valid JSON.
 bool too_wide(std::string_view text) {
   std::vector<int> keys(1, 0);
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\')
-        ++i;
-      else if (c == '"')
-        in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
+  bool wide = false;
+  each_json_mark(text, [&keys, &wide](char c) {
+    if (c == '{' || c == '[') {
       if (keys.size() > static_cast<std::size_t>(kMaxJsonDepth)) return false;  // refused for its depth
       keys.push_back(0);
     } else if (c == '}' || c == ']') {
       if (keys.size() > 1) keys.pop_back();
-    } else if (c == ':' && ++keys.back() > kMaxKeys) {
-      return true;
+    } else if (c == ':') {
+      wide = ++keys.back() > kMaxKeys;
     }
-  }
-  return false;
+    return !wide;
+  });
+  return wide;
 }
 
 }  // namespace

@@ -64,6 +64,16 @@ Golden load(const std::string& folder) {
   return golden;
 }
 
+double bfloat_bound(const Golden& golden) {
+  const Json* eager = find_member(golden.meta, "bf16_eager");
+  return eager != nullptr ? 1.5 * eager->at("rel_l2").get<double>() : 0.03;
+}
+
+std::string test_name(std::string name) {
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
 EngineConfig engine_config(const std::string& folder) {
   EngineConfig config;
   config.model_path = folder;

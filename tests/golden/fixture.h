@@ -12,6 +12,10 @@
 
 namespace octavo::golden {
 
+// The checkpoints whose every form is held to its logits, on each wing.
+inline constexpr const char* kNames[] = {"llama-base", "llama-rope3", "llama-fp8-tensor-kv", "llama-fp8-channel-headkv",
+                                         "qwen3-base", "qwen3-yarn",  "qwen3-fp8-block"};
+
 // The folder of a golden, or nullopt (and one line on stdout) when only OCTAVO_FIXTURES would have it.
 std::optional<std::string> find(const std::string& name);
 // A file under OCTAVO_FIXTURES, or nullopt with one line on stdout.
@@ -25,6 +29,10 @@ struct Golden {
   int vocab = 0;
 };
 Golden load(const std::string& folder);
+// The distance to the reference that bfloat16 may have: half as much again as the library's own.
+double bfloat_bound(const Golden& golden);
+// A golden's name as GoogleTest takes it.
+std::string test_name(std::string name);
 
 // Config of an engine over this folder on the CPU wing, float32 and unrounded unless changed.
 EngineConfig engine_config(const std::string& folder);

@@ -12,9 +12,6 @@
 namespace octavo::golden {
 namespace {
 
-constexpr const char* kNames[] = {"llama-base", "llama-rope3", "llama-fp8-tensor-kv", "llama-fp8-channel-headkv",
-                                  "qwen3-base", "qwen3-yarn",  "qwen3-fp8-block"};
-
 KvCacheChoice cache(const char* dtype, TransformChoice transform = TransformChoice::automatic) {
   KvCacheChoice choice = *parse_kv_cache_dtype(dtype);
   choice.transform = transform;
@@ -51,9 +48,7 @@ TEST_P(Logits, BfloatIsNoWorseThanTheLibrarysOwn) {
   if (!golden_) return;
   EngineConfig bf16 = config();
   bf16.compute.reset();
-  const Json* eager = find_member(golden_->meta, "bf16_eager");
-  const double bound = eager != nullptr ? 1.5 * eager->at("rel_l2").get<double>() : 0.03;
-  EXPECT_LT(relative_l2(logits(bf16, ids()), reference()), bound);
+  EXPECT_LT(relative_l2(logits(bf16, ids()), reference()), bfloat_bound(*golden_));
 }
 
 TEST_P(Logits, ChunksAndDecodeStepsGiveTheSame) {
@@ -120,11 +115,8 @@ TEST_P(Logits, GreedyFollowsTheGoldenToItsFirstThinMargin) {
     EXPECT_EQ(tokens[i], expected[i]) << "step " << i;
 }
 
-INSTANTIATE_TEST_SUITE_P(Goldens, Logits, testing::ValuesIn(kNames), [](const auto& param_info) {
-  std::string name = param_info.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Goldens, Logits, testing::ValuesIn(kNames),
+                         [](const auto& which) { return test_name(which.param); });
 
 // kv-accuracy: an int8 cache loses less than half of what plain fp8 loses, and int8:fp8 lies between.
 TEST(CacheDtypes, Int8LosesAtMostHalfOfFp8AndThePairLiesBetween) {

@@ -1,9 +1,9 @@
-// The default model on the GPU against golden-smollm2.json. The file is named by OCTAVO_DEFAULT_MODEL, or lies where
-// scripts/demo puts it.
+// The default model on the GPU against golden-smollm2.json.
+
+#include "tests/golden/default_model.h"
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 
 #include "tests/golden/fixture.h"
@@ -12,12 +12,6 @@
 
 namespace octavo::golden {
 namespace {
-
-std::string default_model() {
-  if (const char* given = std::getenv("OCTAVO_DEFAULT_MODEL")) return given;
-  const char* home = std::getenv("HOME");
-  return std::string(home == nullptr ? "" : home) + "/.cache/octavo/SmolLM2-135M-Instruct.Q4_1.gguf";
-}
 
 class GpuSmolLM2 : public testing::Test {
  protected:
@@ -52,21 +46,7 @@ TEST_F(GpuSmolLM2, GreedyTextIsTheReferencesToItsFirstThinMargin) {
   if (!golden_) return;
   const auto engine = Engine::create(config_, gpu::factory());
   ASSERT_TRUE(engine) << engine.error().message();
-  for (const Json& chat : golden_->at("greedy")) {
-    Request request;
-    request.prompt = chat.at("ids").get<std::vector<std::int32_t>>();
-    request.sampling.temperature = 0;
-    request.sampling.max_tokens = static_cast<int>(chat.at("out").size());
-    request.sampling.ignore_eos = true;
-    auto stream = (*engine)->submit(request);
-    ASSERT_TRUE(stream) << stream.error().message();
-    std::vector<std::int32_t> tokens;
-    while (const auto event = (*stream)->next())
-      if (event->token) tokens.push_back(*event->token);
-    ASSERT_EQ(tokens.size(), chat.at("out").size());
-    for (std::size_t i = 0; i < tokens.size() && chat.at("margins")[i].get<double>() >= 0.3; ++i)
-      EXPECT_EQ(tokens[i], chat.at("out")[i].get<std::int32_t>()) << "step " << i;
-  }
+  expect_greedy(**engine, golden_->at("greedy"));
 }
 
 }  // namespace

@@ -10,9 +10,6 @@
 namespace octavo::golden {
 namespace {
 
-constexpr const char* kNames[] = {"llama-base", "llama-rope3", "llama-fp8-tensor-kv", "llama-fp8-channel-headkv",
-                                  "qwen3-base", "qwen3-yarn",  "qwen3-fp8-block"};
-
 class GpuLogits : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -20,8 +17,7 @@ class GpuLogits : public testing::TestWithParam<const char*> {
     const auto folder = find(GetParam());
     if (!folder) return;
     golden_ = load(*folder);
-    const Json* eager = find_member(golden_->meta, "bf16_eager");
-    bound_ = eager != nullptr ? 1.5 * eager->at("rel_l2").get<double>() : 0.03;
+    bound_ = bfloat_bound(*golden_);
     // FP8 weights take FP8 inputs here: as near to the exact logits as the format itself comes.
     if (golden_->floats.contains("logits_w8a8"))
       bound_ = 1.3 * relative_l2(golden_->floats.at("logits_w8a8"), golden_->floats.at("logits"));
@@ -95,11 +91,8 @@ TEST_P(GpuLogits, LayersThatAreSkippedKeepSixteenBits) {
   EXPECT_EQ(logits(skipping), logits(config("auto")));
 }
 
-INSTANTIATE_TEST_SUITE_P(Goldens, GpuLogits, testing::ValuesIn(kNames), [](const auto& which) {
-  std::string name = which.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Goldens, GpuLogits, testing::ValuesIn(kNames),
+                         [](const auto& which) { return test_name(which.param); });
 
 }  // namespace
 }  // namespace octavo::golden
