@@ -1,6 +1,6 @@
 // Access: who may call which route. Keys are compared in constant time; without keys everything is open. Open whatever
-// happens are the probes that pollers send no key to; more by --open-route, and /metrics unless it has a key of its
-// own.
+// happens are the page, which asks for a key by itself, and the probes that pollers send no key to; more by
+// --open-route, and /metrics unless it has a key of its own.
 #pragma once
 
 #include <string>

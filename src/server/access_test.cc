@@ -57,5 +57,13 @@ TEST(Access, TheKeyFileIsReadAnewAndABadOneKeepsTheOldKeys) {
   EXPECT_FALSE(Access::create({.keys = {" "}}));
 }
 
+TEST(Access, ThePageIsOpenAndNothingThatOnlyLooksLikeIt) {
+  const auto access = Access::create({.keys = {"secret"}});
+  ASSERT_TRUE(access);
+  for (const char* path : {"/", "/page/main.js", "/favicon.ico"}) EXPECT_TRUE(access->allows(path, "")) << path;
+  for (const char* path : {"/page", "/pages", "/v1/models", "/recent", "//", "/v1/page/x"})
+    EXPECT_FALSE(access->allows(path, "")) << path;
+}
+
 }  // namespace
 }  // namespace octavo

@@ -68,8 +68,10 @@ void Generation::take_token(Choice& choice, TokenEvent& event) {
   if (choice.num_tokens++ == 0) {
     choice.first_token = event.when;
     service_.metrics.first_token(seconds(event.when - arrival_));
+    service_.recent.first_token(seconds(event.when - arrival_));
   } else {
     service_.metrics.next_token(seconds(event.when - choice.last_token));
+    service_.recent.next_token(seconds(event.when - choice.last_token));
   }
   choice.last_token = event.when;
   if (!wants_tokens() || spec_.prompt_only || !event.logprobs) return;

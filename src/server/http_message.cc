@@ -7,10 +7,11 @@
 namespace octavo {
 namespace {
 
-constexpr std::array<std::pair<int, std::string_view>, 26> kPhrases = {{
+constexpr std::array<std::pair<int, std::string_view>, 27> kPhrases = {{
     {100, "Continue"},
     {200, "OK"},
     {204, "No Content"},
+    {304, "Not Modified"},
     {400, "Bad Request"},
     {401, "Unauthorized"},
     {403, "Forbidden"},

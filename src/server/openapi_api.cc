@@ -135,6 +135,7 @@ OrderedJson openapi(const Router& router) {
   page["info"] = {{"title", "octavo"}, {"version", OCTAVO_VERSION}};
   const std::vector<BodyRow> rows = body_rows();
   for (const Route& route : router.routes()) {
+    if (!route.for_programs) continue;
     std::string method = route.method;
     for (char& c : method) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     page["paths"][route.path][method] = operation(route, rows);

@@ -56,6 +56,9 @@ void add_operator_routes(Router& router, Service& service) {
                 service.engine.reset_prefix_cache();
                 exchange->respond({});
               }});
+  router.add({"GET", "/recent", [&service](const std::shared_ptr<Exchange>& exchange) {
+                exchange->respond(json_response(service.recent.json()));
+              }});
   router.add({"GET", "/kv_event_sources", [](const std::shared_ptr<Exchange>& exchange) {
                 exchange->respond(json_response(OrderedJson::array()));
               }});

@@ -18,7 +18,8 @@ struct Route {
   std::string method;
   std::string path;
   Handler handler;
-  bool generates = false;  // starts work of the engine: refused while the server is going away
+  bool generates = false;    // starts work of the engine: refused while the server is going away
+  bool for_programs = true;  // in /openapi.json
 };
 
 class Router {

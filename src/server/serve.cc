@@ -6,6 +6,7 @@
 #include "base/strings.h"
 #include "engine/text_assets.h"
 #include "server/apis.h"
+#include "server/page.h"
 
 namespace octavo {
 namespace {
@@ -58,6 +59,7 @@ void add_routes(Router& router, Service& service) {
   add_token_routes(router, service);
   add_operator_routes(router, service);
   add_openapi_route(router);
+  add_page_routes(router);
 }
 
 }  // namespace

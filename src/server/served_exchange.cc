@@ -53,7 +53,8 @@ void ServedExchange::respond(HttpResponse response) {
     if (name == "connection" && value == "close") facts_.keep_alive = false;
   std::erase_if(response.headers, [](const auto& header) { return header.first == "connection"; });
   begin(response.status, response.body.empty() ? "" : response.content_type, response.headers);
-  if (response.status != 204) out_ += "\r\ncontent-length: " + std::to_string(response.body.size());
+  if (response.status != 204 && response.status != 304)
+    out_ += "\r\ncontent-length: " + std::to_string(response.body.size());
   out_ += "\r\n\r\n";
   if (!head_) out_ += response.body;
   finished_ = true;

@@ -65,6 +65,7 @@ void Service::watch_engine(std::chrono::steady_clock::time_point now) {
   const bool hangs = now - last_progress_ > policy.hang_bound;
   if (hangs && !hangs_) log::error("engine hangs", {{"running", stats.running}, {"waiting", stats.waiting}});
   hangs_ = hangs;
+  recent.tick(now, stats, stats.waiting + admission.preparing());
 }
 
 }  // namespace octavo

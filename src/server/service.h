@@ -13,6 +13,7 @@
 #include "server/admission.h"
 #include "server/http_server.h"
 #include "server/metrics.h"
+#include "server/recent.h"
 #include "server/wakeups.h"
 #include "server/words.h"
 #include "server/worker_pool.h"
@@ -48,6 +49,7 @@ class Service {
   Access access;
   Admission admission;
   Metrics metrics;
+  Recent recent;
   const ServicePolicy policy;
   const int max_running;       // continuations that may take part in a step
   const std::int64_t started;  // seconds since 1970

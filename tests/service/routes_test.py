@@ -94,7 +94,7 @@ class RoutesTest(ServiceTest):
         self.assertGreater(int(self.server.ask("HEAD", "/metrics").headers["content-length"]), 1000)
 
     def test_unknown_paths_and_methods(self):
-        for path in ("/", "/v1", "/v1/responses", "/v1/embeddings", "/nowhere"):
+        for path in ("/v1", "/v1/responses", "/v1/embeddings", "/nowhere"):
             self.assert_error(self.server.ask("POST", path, {}), 404)
         reply = self.server.get("/v1/chat/completions")
         self.assert_error(reply, 405)

@@ -1,0 +1,59 @@
+// What was said. Kept for this tab, so that a reload loses nothing; an answer that was under way then is not complete.
+
+import { isLive } from "./answer.js";
+
+const storeName = "octavo.conversation";
+
+export class Conversation {
+  constructor() {
+    this.messages = [];
+    try {
+      const stored = JSON.parse(sessionStorage.getItem(storeName) ?? "[]");
+      if (Array.isArray(stored)) this.messages = stored;
+    } catch {
+      sessionStorage.removeItem(storeName);
+    }
+    for (const message of this.messages) {
+      if (message.role !== "assistant" || !isLive(message)) continue;
+      message.state = "broken";
+      message.note = "Not complete. The page was left while this answer was coming.";
+    }
+  }
+
+  save() {
+    try {
+      sessionStorage.setItem(storeName, JSON.stringify(this.messages));
+    } catch {
+      // A conversation too long for the browser's store is kept by the open page alone.
+    }
+  }
+
+  add(message) {
+    this.messages.push(message);
+    this.save();
+    return message;
+  }
+
+  // Drops this message and all after it.
+  cutFrom(message) {
+    const index = this.messages.indexOf(message);
+    if (index >= 0) this.messages.length = index;
+    this.save();
+  }
+
+  // As the API takes it, up to and without `answer`.
+  wire(system, answer) {
+    const wire = system === "" ? [] : [{ role: "system", content: system }];
+    for (const message of this.messages) {
+      if (message === answer) break;
+      if (message.role === "user" || message.content !== "") wire.push({ role: message.role, content: message.content });
+    }
+    return wire;
+  }
+
+  // The tokens of context that the last counted answer took: prompt and answer.
+  usedTokens() {
+    const counted = this.messages.findLast((message) => message.stats?.promptTokens > 0);
+    return counted ? counted.stats.promptTokens + counted.stats.tokens : 0;
+  }
+}

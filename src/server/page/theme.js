@@ -1,0 +1,6 @@
+// Runs before the page is drawn, so that a chosen theme does not flash into place.
+"use strict";
+{
+  const chosen = localStorage.getItem("octavo.theme");
+  if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
+}

@@ -1,0 +1,41 @@
+// Whether the server is well, in a word and the reasons for it.
+
+import { amount, percent, plural, share } from "./format.js";
+import { saturation } from "./metrics_text.js";
+
+const saturationLimit = 1e-3;
+const fullLimit = 0.95;
+
+// facts: {problem: "" or why /health is not 200, unreachableSeconds, running, waiting, maxRunning, usage (held pages,
+// 0 to 1), layers, minute: {rejected, preempted, failed} in the last minute}. -> {level, title, reasons}
+export function verdict(facts) {
+  if (facts.unreachableSeconds > 0)
+    return { level: "bad", title: "Not reachable", reasons: [`No answer for ${amount(Math.round(facts.unreachableSeconds))} s.`] };
+  if (facts.problem) return { level: "bad", title: "Not serving", reasons: [sentence(facts.problem)] };
+  const concerns = concernsOf(facts);
+  if (concerns.length > 0) return { level: "warn", title: "Strained", reasons: concerns };
+  const { running } = facts;
+  return { level: "ok", title: "Healthy", reasons: [running ? `${plural(running, "request")} running, none waits.` : "Idle and ready."] };
+}
+
+function concernsOf({ minute, waiting, running, maxRunning, usage, layers }) {
+  const concerns = [];
+  if (minute.failed > 0) concerns.push(`${plural(minute.failed, "request")} failed in the last minute.`);
+  if (minute.rejected > 0) concerns.push(`${plural(minute.rejected, "request")} turned away in the last minute.`);
+  if (waiting > 0) {
+    const places = running >= maxRunning ? ", all places are taken" : usage > fullLimit ? ", the cache is full" : "";
+    concerns.push(`${plural(waiting, "request waits", "requests wait")}${places}.`);
+  } else if (usage > fullLimit) {
+    concerns.push(`The cache is ${percent(usage)} full.`);
+  }
+  if (minute.preempted > 0) concerns.push(`${plural(minute.preempted, "request")} lost its pages and began anew in the last minute.`);
+  const worst = layers.reduce((most, layer) => (saturation(layer) > saturation(most) ? layer : most), { written: 0 });
+  if (saturation(worst) > saturationLimit)
+    concerns.push(`Layer ${worst.layer} clips ${share(saturation(worst))} of its numbers: its scales are too small.`);
+  return concerns;
+}
+
+function sentence(text) {
+  const first = text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.!?]$/.test(first) ? first : `${first}.`;
+}
