@@ -17,6 +17,8 @@ model_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 HOME=${HOME:-~}  # a service may run without it
 model=${XDG_CACHE_HOME:-$HOME/.cache}/octavo/$model_file
 
+package_lists=(scripts/packages.txt)
+
 steps_done=0
 steps_total=1  # each script sets its own
 launcher=()    # what the build and its programs run under
@@ -26,10 +28,10 @@ fail() { printf '%s: %s\n' "$script" "$*" >&2; exit 1; }
 
 missing_packages() {
   local name
-  while read -r name _; do
+  cat "${package_lists[@]}" | while read -r name _; do
     case $name in ''|'#'*) continue ;; esac
     [ "$(dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null)" = installed ] || printf '%s ' "$name"
-  done < scripts/packages.txt
+  done
 }
 
 # apt's own status lines ("pmstatus:NAME:PERCENT:TEXT") as one line every ten percent.

@@ -2,6 +2,7 @@
 //   waiting, streaming, complete, length (cut by its limit), stopped (by the reader), broken, failed (never began)
 
 import { ApiError, postStream } from "./api.js";
+import { sentence } from "./format.js";
 
 export const newAnswer = () => ({
   role: "assistant", content: "", reasoning: "", calls: [], state: "waiting", note: "", stats: null,
@@ -46,7 +47,8 @@ function describeFailure(answer, failure) {
   }
   const begun = answer.state === "streaming";
   answer.state = begun ? "broken" : "failed";
-  answer.note = failure instanceof ApiError ? failure.message : `This page failed: ${failure.message}`;
+  const why = failure instanceof ApiError ? failure.message : `This page failed: ${failure.message}`;
+  answer.note = failure.param ? why : sentence(why);  // some begin with a field's name
   if (failure.retryAfter) answer.note += ` The server asks to try again in ${failure.retryAfter} s.`;
   if (begun) answer.note = `Not complete. ${answer.note}`;
 }

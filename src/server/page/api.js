@@ -1,8 +1,11 @@
 // Requests to the server that this page came from, with the key if there is one. A stream that ends without saying that
 // it is whole is an error, never an end.
 
+import { read, write } from "./store.js";
+
 const root = new URL("..", import.meta.url);
 const keyName = "octavo.key";
+let key = read("tab", keyName);
 let keyWanted = () => {};
 
 export class ApiError extends Error {
@@ -12,13 +15,16 @@ export class ApiError extends Error {
   }
 }
 
-export const hasKey = () => sessionStorage.getItem(keyName) !== null;
-export const setKey = (key) => sessionStorage.setItem(keyName, key);
-export const onKeyWanted = (listener) => (keyWanted = listener);
+export const onKeyWanted = (listener) => (keyWanted = listener);  // called with whether a key was refused
+
+export function setKey(value) {
+  key = value;
+  write("tab", keyName, value);
+}
 
 async function request(path, options = {}) {
   const headers = { ...options.headers };
-  if (hasKey()) headers.Authorization = `Bearer ${sessionStorage.getItem(keyName)}`;
+  if (key !== null) headers.Authorization = `Bearer ${key}`;
   let response;
   try {
     response = await fetch(new URL(path, root), { ...options, headers, cache: "no-store", credentials: "same-origin" });
@@ -27,7 +33,7 @@ async function request(path, options = {}) {
     throw new ApiError("The server cannot be reached.");
   }
   if (response.ok) return response;
-  if (response.status === 401) keyWanted(hasKey());
+  if (response.status === 401) keyWanted(key !== null);
   throw await errorOf(response);
 }
 

@@ -1,18 +1,13 @@
 // What was said. Kept for this tab, so that a reload loses nothing; an answer that was under way then is not complete.
 
 import { isLive } from "./answer.js";
+import { readJson, write } from "./store.js";
 
 const storeName = "octavo.conversation";
 
 export class Conversation {
   constructor() {
-    this.messages = [];
-    try {
-      const stored = JSON.parse(sessionStorage.getItem(storeName) ?? "[]");
-      if (Array.isArray(stored)) this.messages = stored;
-    } catch {
-      sessionStorage.removeItem(storeName);
-    }
+    this.messages = readJson("tab", storeName, []);
     for (const message of this.messages) {
       if (message.role !== "assistant" || !isLive(message)) continue;
       message.state = "broken";
@@ -21,11 +16,7 @@ export class Conversation {
   }
 
   save() {
-    try {
-      sessionStorage.setItem(storeName, JSON.stringify(this.messages));
-    } catch {
-      // A conversation too long for the browser's store is kept by the open page alone.
-    }
+    write("tab", storeName, JSON.stringify(this.messages));
   }
 
   add(message) {

@@ -41,4 +41,10 @@ export function age(seconds) {
   return `${whole.format(seconds / 86400)} days`;
 }
 
+// "the engine has died" -> "The engine has died."
+export function sentence(text) {
+  const first = text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.!?]$/.test(first) ? first : `${first}.`;
+}
+
 export const plural = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;

@@ -5,6 +5,7 @@ import { Chat } from "./chat.js";
 import { byId, setText } from "./dom.js";
 import { ServerView } from "./server_view.js";
 import { Settings } from "./settings.js";
+import { read, write } from "./store.js";
 
 const settings = new Settings();
 const chat = new Chat(settings);
@@ -22,19 +23,15 @@ function showView() {
 const themes = ["system", "light", "dark"];
 
 function showTheme(theme) {
-  if (theme === "system") {
-    delete document.documentElement.dataset.theme;
-    localStorage.removeItem("octavo.theme");
-  } else {
-    document.documentElement.dataset.theme = theme;
-    localStorage.setItem("octavo.theme", theme);
-  }
+  if (theme === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+  write("browser", "octavo.theme", theme === "system" ? null : theme);
   byId("theme").title = `Theme: ${theme}`;
   byId("theme").setAttribute("aria-label", `Theme: ${theme}`);
 }
 
 function nextTheme() {
-  const now = localStorage.getItem("octavo.theme") ?? "system";
+  const now = document.documentElement.dataset.theme ?? "system";
   showTheme(themes[(themes.indexOf(now) + 1) % themes.length]);
 }
 
@@ -49,8 +46,7 @@ async function connect() {
     server.start(data[0]);
   } catch (failure) {
     if (failure.status === 401) return;
-    setText(byId("pill-text"), "Not reachable");
-    byId("pill").dataset.level = "bad";
+    server.tell({ level: "bad", title: "Not reachable", reasons: [failure.message] });
     setTimeout(connect, 2000);
   }
 }
@@ -59,16 +55,13 @@ function askForKey(wasRefused) {
   const dialog = byId("key-dialog");
   byId("key").hidden = false;
   if (wasRefused) setText(byId("key-why"), "The server does not take this key. It is kept until this tab is closed.");
-  setText(byId("pill-text"), "Key needed");
-  byId("pill").dataset.level = "warn";
+  server.tell({ level: "warn", title: "Key needed", reasons: ["This server answers to callers who have a key."] });
   if (!dialog.open && !dialog.dataset.declined) dialog.showModal();
 }
 
 byId("key").addEventListener("click", () => byId("key-dialog").showModal());
-byId("key-cancel").addEventListener("click", () => {
-  byId("key-dialog").dataset.declined = "yes";
-  byId("key-dialog").close();
-});
+byId("key-cancel").addEventListener("click", () => byId("key-dialog").requestClose());
+byId("key-dialog").addEventListener("cancel", () => (byId("key-dialog").dataset.declined = "yes"));
 byId("key-form").addEventListener("submit", (event) => {
   event.preventDefault();
   setKey(byId("key-value").value.trim());
@@ -79,7 +72,7 @@ byId("key-form").addEventListener("submit", (event) => {
 byId("theme").addEventListener("click", nextTheme);
 addEventListener("hashchange", showView);
 onKeyWanted(askForKey);
-showTheme(localStorage.getItem("octavo.theme") ?? "system");
+showTheme(read("browser", "octavo.theme") ?? "system");
 showView();
 connect();
 if (matchMedia("(pointer: fine)").matches) byId("draft").focus();

@@ -12,28 +12,32 @@ export class MessageView {
     this.actions = actions;
     this.text = make("div", { class: "message-text" });
     this.markup = new Markup(this.text);
-    this.note = make("p", { class: "note", hidden: true });
     this.row = make("div", { class: "message-row" });
-    this.who = make("h3", { class: "hidden" }, message.role === "user" ? "You" : "Model");
-    this.reasoning = make("details", { class: "reasoning", hidden: true });
-    this.reasoningText = make("div", { class: "reasoning-text" });
-    this.reasoningTitle = make("summary", {}, "Reasoning");
-    this.reasoning.append(this.reasoningTitle, this.reasoningText);
-    this.calls = make("div", { class: "calls" });
-    this.element = make("article", { class: `message ${message.role}` }, this.who, this.reasoning, this.text, this.calls,
-                        this.note, this.row);  // prettier-ignore
-    this.stats = make("span", { class: "stats" });
-    this.row.append(this.stats, ...this.buttons());
+    const who = make("h3", { class: "hidden" }, message.role === "user" ? "You" : "Model");
+    this.element = make("article", { class: `message ${message.role}` }, who, this.text, this.row);
+    if (message.role === "assistant") this.addAnswerParts();
+    else this.editButton = this.addButton("Edit", () => this.beginEdit());
+    if (navigator.clipboard) this.copyButton = this.addButton("Copy", () => this.copy());
     this.update(false);
   }
 
-  buttons() {
-    const button = (label, action) => make("button", { type: "button", class: "plain small", onclick: action }, label);
-    const list = [];
-    if (this.message.role === "user") list.push((this.editButton = button("Edit", () => this.beginEdit())));
-    else list.push((this.retryButton = button("Retry", () => this.actions.retry(this.message))));
-    if (navigator.clipboard) list.push((this.copyButton = button("Copy", () => this.copy())));
-    return list;
+  addButton(label, action) {
+    const button = make("button", { type: "button", class: "plain small", onclick: action }, label);
+    this.row.append(button);
+    return button;
+  }
+
+  addAnswerParts() {
+    this.reasoningTitle = make("summary", {}, "Reasoning");
+    this.reasoningText = make("div", { class: "reasoning-text" });
+    this.reasoning = make("details", { class: "reasoning", hidden: true }, this.reasoningTitle, this.reasoningText);
+    this.calls = make("div", { class: "calls" });
+    this.note = make("p", { class: "note", hidden: true });
+    this.stats = make("span", { class: "stats" });
+    this.text.before(this.reasoning);
+    this.row.before(this.calls, this.note);
+    this.row.append(this.stats);
+    this.retryButton = this.addButton("Retry", () => this.actions.retry(this.message));
   }
 
   async copy() {

@@ -19,7 +19,7 @@ export class ServerView {
     this.began = null;
     this.layers = new LayersView(byId("layers"));
     const quantiles = (name) => [
-      { name: "median", className: "first", of: (sample) => sample[name]?.p50 ?? null },
+      { name: "p50", className: "first", of: (sample) => sample[name]?.p50 ?? null },
       { name: "p99", className: "second", of: (sample) => sample[name]?.p99 ?? null },
     ];
     this.curves = [
@@ -101,14 +101,18 @@ export class ServerView {
       layers: metrics.layers(),
       minute: this.lastMinute(metrics, now),
     };
-    const { level, title, reasons } = verdict(facts);
+    const said = verdict(facts);
+    this.tell(said, facts.running > 0 && said.level !== "bad" ? ` · ${count(facts.running)} running` : "");
+  }
+
+  tell({ level, title, reasons }, more = "") {
     for (const id of ["health", "pill"]) byId(id).dataset.level = level;
     setText(byId("health-title"), title);
-    setText(byId("pill-text"), facts.running > 0 && level !== "bad" ? `${title} · ${count(facts.running)} running` : title);
+    setText(byId("pill-text"), title + more);
     if (byId("health-reasons").textContent !== reasons.join(""))
       byId("health-reasons").replaceChildren(...reasons.map((reason) => make("li", {}, reason)));
-    const up = this.began ? `up ${age(Math.max(0, Date.now() / 1000 - this.began))}` : "";
-    setText(byId("health-facts"), [this.info ? `octavo ${this.info.version}` : "", up].filter(Boolean).join(" · "));
+    const facts = this.info ? `octavo ${this.info.version} · up ${age(Math.max(0, Date.now() / 1000 - this.began))}` : "";
+    setText(byId("health-facts"), facts);
   }
 
   lastMinute(metrics, now) {
@@ -126,6 +130,7 @@ export class ServerView {
   }
 
   showNumbers(metrics) {
+    byId("numbers").hidden = false;
     const hits = metrics.value("vllm:prefix_cache_hits_total");
     const queries = metrics.value("vllm:prefix_cache_queries_total");
     showList(byId("tiles"), [

@@ -1,6 +1,7 @@
 // How the next answers are sampled. Kept in this browser; an empty field is not sent, so the server's default holds.
 
 import { byId, make, setText } from "./dom.js";
+import { readJson, write } from "./store.js";
 
 const storeName = "octavo.settings";
 const fields = [
@@ -20,7 +21,7 @@ const fields = [
 
 export class Settings {
   constructor() {
-    this.values = JSON.parse(localStorage.getItem(storeName) ?? "{}");
+    this.values = readJson("browser", storeName, {});
     this.models = [];
     this.inputs = new Map();
     const dialog = byId("settings");
@@ -72,7 +73,7 @@ export class Settings {
     this.values = {};
     for (const [name, input] of this.inputs)
       if (input.value !== "" && input.validity.valid) this.values[name] = input.value;
-    localStorage.setItem(storeName, JSON.stringify(this.values));
+    write("browser", storeName, JSON.stringify(this.values));
     this.summarize();
   }
 

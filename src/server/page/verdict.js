@@ -1,6 +1,6 @@
 // Whether the server is well, in a word and the reasons for it.
 
-import { amount, percent, plural, share } from "./format.js";
+import { age, percent, plural, sentence, share } from "./format.js";
 import { saturation } from "./metrics_text.js";
 
 const saturationLimit = 1e-3;
@@ -10,7 +10,7 @@ const fullLimit = 0.95;
 // 0 to 1), layers, minute: {rejected, preempted, failed} in the last minute}. -> {level, title, reasons}
 export function verdict(facts) {
   if (facts.unreachableSeconds > 0)
-    return { level: "bad", title: "Not reachable", reasons: [`No answer for ${amount(Math.round(facts.unreachableSeconds))} s.`] };
+    return { level: "bad", title: "Not reachable", reasons: [`No answer for ${age(facts.unreachableSeconds)}. The numbers below are from before.`] };
   if (facts.problem) return { level: "bad", title: "Not serving", reasons: [sentence(facts.problem)] };
   const concerns = concernsOf(facts);
   if (concerns.length > 0) return { level: "warn", title: "Strained", reasons: concerns };
@@ -33,9 +33,4 @@ function concernsOf({ minute, waiting, running, maxRunning, usage, layers }) {
   if (saturation(worst) > saturationLimit)
     concerns.push(`Layer ${worst.layer} clips ${share(saturation(worst))} of its numbers: its scales are too small.`);
   return concerns;
-}
-
-function sentence(text) {
-  const first = text.charAt(0).toUpperCase() + text.slice(1);
-  return /[.!?]$/.test(first) ? first : `${first}.`;
 }
