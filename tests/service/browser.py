@@ -22,9 +22,10 @@ class Browser:
         self.folder = tempfile.TemporaryDirectory()
         their_in, self.out = os.pipe()
         self.back, their_out = os.pipe()
-        flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-pipe",
-                 "--no-first-run", "--hide-scrollbars", "--force-color-profile=srgb", "--disable-background-networking",
-                 f"--user-data-dir={self.folder.name}", f"--window-size={width},{height}", "about:blank"]  # fmt: skip
+        flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                 "--remote-debugging-pipe", "--no-first-run", "--hide-scrollbars", "--force-color-profile=srgb",
+                 "--disable-background-networking", f"--user-data-dir={self.folder.name}", f"--window-size={width},{height}",
+                 "about:blank"]  # fmt: skip
         # The protocol's pipes are descriptors 3 and 4.
         command = ["sh", "-c", f'exec "$@" 3<&{their_in} 4>&{their_out}', "sh", program, *flags]
         self.process = subprocess.Popen(command, pass_fds=(their_in, their_out), stdout=subprocess.DEVNULL,
@@ -112,7 +113,9 @@ class Browser:
         self.wait("document.readyState === 'complete'")
 
     def size(self, width, height, phone=False, scale=1):
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=phone)
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=phone
+        )
 
     def prefer(self, **media):
         features = [{"name": name.replace("_", "-"), "value": value} for name, value in media.items()]

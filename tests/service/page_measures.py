@@ -29,7 +29,8 @@ CONTRAST = r"""(() => {
     const style = getComputedStyle(element);
     const front = rgba(element.closest("svg") ? style.fill : style.color);
     const [a, b] = [light(front), light(behind(element))].sort((x, y) => y - x);
-    if ((a + 0.05) / (b + 0.05) < 4.5) poor.push(`${node.data.trim().slice(0, 40)}: ${((a + 0.05) / (b + 0.05)).toFixed(2)}`);
+    const ratio = (a + 0.05) / (b + 0.05);
+    if (ratio < 4.5) poor.push(`${node.data.trim().slice(0, 40)}: ${ratio.toFixed(2)}`);
   }
   return poor;
 })()"""
@@ -52,7 +53,8 @@ MODULES = r"""(async () => {
   const {niceCeiling} = await import("./page/curve.js");
   const {percent, share, seconds, bytes, count} = await import("./page/format.js");
   const same = (got, wanted) => {
-    if (JSON.stringify(got) !== JSON.stringify(wanted)) throw new Error(JSON.stringify(got) + " is not " + JSON.stringify(wanted));
+    const texts = [got, wanted].map((value) => JSON.stringify(value));
+    if (texts[0] !== texts[1]) throw new Error(texts.join(" is not "));
   };
   same(blocksOf("a\nb\n\nc"), [{kind: "text", text: "a\nb"}, {kind: "text", text: "c"}]);
   same(blocksOf("x\n```py\n\n1\n```\ny").map((b) => [b.kind, b.text]), [["text", "x"], ["code", "\n1"], ["text", "y"]]);
@@ -70,14 +72,15 @@ MODULES = r"""(async () => {
   same([0, 0.00123, 1e-7].map(share), ["0%", "0.12%", "<0.001%"]);
   same([0.00042, 0.0446, 1.5, 300].map(seconds), ["0.42 ms", "44.6 ms", "1.5 s", "5 min"]);
   same([bytes(11520), count(131072)], ["11.3 KiB", "131,072"]);
-  const well = {problem: "", unreachableSeconds: 0, running: 0, waiting: 0, maxRunning: 64, usage: 0, layers: [],
+  const well = {problem: "", unreachableSeconds: 0, running: 0, waiting: 0, waitsLong: false, maxRunning: 64, usage: 0, layers: [],
                 minute: {rejected: 0, preempted: 0, failed: 0}};
   const level = (changes) => verdict({...well, ...changes}).level;
   same(level({}), "ok");
-  same(level({running: 64, usage: 0.9}), "ok");
+  same([level({running: 64, usage: 0.9}), level({waiting: 1})], ["ok", "ok"]);
   same([level({problem: "the engine has died"}), level({unreachableSeconds: 4})], ["bad", "bad"]);
-  same([level({waiting: 3}), level({usage: 0.99}), level({minute: {...well.minute, rejected: 1}})], ["warn", "warn", "warn"]);
+  same([level({waiting: 3, waitsLong: true}), level({usage: 0.99})], ["warn", "warn"]);
+  same(level({minute: {...well.minute, rejected: 1}}), "warn");
   same(level({layers: [{layer: 3, written: 1000, saturated: 2}]}), "warn");
-  same(level({layers: [{layer: 3, written: 1e6, saturated: 2}]}), "ok");
+  same(level({layers: [{layer: 3, written: 1e6, saturated: 99}]}), "ok");
   return "all good";
 })()"""

@@ -1,5 +1,6 @@
 """The page in Chromium, as a person uses it, with the default model. Screenshots are left in build/page/."""
 
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -8,7 +9,7 @@ import unittest
 
 from browser import Browser
 from page_measures import CONTRAST, MODULES, UNNAMED
-from served import SOURCE_DIR, Server, ServiceTest
+from served import SOURCE_DIR, Server
 
 SHOTS = SOURCE_DIR / "build" / "page"
 ANSWER = "document.querySelector('.message.assistant:last-child')"
@@ -48,6 +49,17 @@ class PageTest(unittest.TestCase):
         self.browser.type(text)
         self.browser.press("Enter")
 
+    def push(self, role, label):
+        """Presses a button of the last message of this role."""
+        buttons = f"document.querySelectorAll('.message.{role}')"
+        self.browser.run(
+            f"[...[...{buttons}].at(-1).querySelectorAll('button')].find(b => b.innerText === '{label}').click()"
+        )
+
+    def reload(self, condition="true"):
+        self.browser.call("Page.reload")
+        self.browser.wait(f"document.readyState === 'complete' && {condition}")
+
     def state(self):
         return self.browser.run(f"{ANSWER}?.dataset.state")
 
@@ -73,7 +85,8 @@ class ChatTest(PageTest):
             lengths.add(len(self.text(".message.assistant .message-text")))
         self.assertGreater(len(lengths), 5, "it came in pieces")
         self.assertEqual(self.state(), "complete")
-        self.assertRegex(self.text(".message.assistant .stats"), r"\d+ tokens · [\d.,]+ tokens/s · first after [\d.]+ m?s")
+        stats = r"\d+ tokens · [\d.,]+ tokens/s · first after [\d.]+ m?s"
+        self.assertRegex(self.text(".message.assistant .stats"), stats)
         counted = int(self.text("#context-text").split()[0])
         usage = self.server.metrics()
         self.assertLessEqual(counted, usage["vllm:prompt_tokens_total", ""] + usage["vllm:generation_tokens_total", ""])
@@ -89,13 +102,13 @@ class ChatTest(PageTest):
         self.wait_state("stopped")
         self.server.wait_until(lambda: self.server.gauge("vllm:num_requests_running") == 0)
         self.assertIn("Stopped.", self.text(".message.assistant .note"))
-        self.browser.run("[...document.querySelectorAll('.message.assistant button')].find(b => b.innerText === 'Retry').click()")
+        self.push("assistant", "Retry")
         self.wait_state("streaming")
         self.browser.click("#send")
         self.wait_state("stopped")
         self.assertEqual(self.browser.run("document.querySelectorAll('.message').length"), 2)
 
-        self.browser.run("[...document.querySelectorAll('.message.user button')].find(b => b.innerText === 'Edit').click()")
+        self.push("user", "Edit")
         self.browser.run("document.activeElement.select()")
         self.browser.type("Say hello.")
         self.browser.press("Enter")
@@ -104,8 +117,7 @@ class ChatTest(PageTest):
         self.say("And now something long about mountains, please, ten paragraphs.")
         self.browser.wait(f"{ANSWER}.querySelector('.message-text').innerText.length > 20", 60)
         before = self.text(".message.user .message-text")
-        self.browser.call("Page.reload")
-        self.browser.wait("document.readyState === 'complete' && document.querySelectorAll('.message').length === 4")
+        self.reload("document.querySelectorAll('.message').length === 4")
         self.assertEqual(self.text(".message.user .message-text"), before)
         self.assertEqual(self.state(), "broken")
         self.assertIn("Not complete", self.text(".message.assistant:last-child .note"))
@@ -118,12 +130,12 @@ class ChatTest(PageTest):
         self.browser.intercept = lambda request: bodies.append(request.get("postData")) or stream('{"content":"fine"}')
         self.browser.call("Fetch.enable", patterns=[{"urlPattern": "*/v1/chat/completions"}])
         self.browser.click("#settings-open")
-        for name, value in {"temperature": "0.5", "system": "Be short.", "stop": "END", "max_tokens": "7", "top_p": "4"}.items():
+        values = {"temperature": "0.5", "system": "Be short.", "stop": "END", "max_tokens": "7", "top_p": "4"}
+        for name, value in values.items():
             self.browser.run(f"document.getElementById('setting-{name}').focus()")
             self.browser.type(value)
         self.browser.press("Escape")
-        self.browser.call("Page.reload")
-        self.browser.wait("document.readyState === 'complete' && document.getElementById('settings-summary').innerText.length > 0")
+        self.reload("document.getElementById('settings-summary').innerText.length > 0")
         self.assertIn("temperature 0.5", self.text("#settings-summary"))
         self.say("Hello")
         self.wait_state("complete")
@@ -133,9 +145,11 @@ class ChatTest(PageTest):
         self.assertEqual([m["role"] for m in body["messages"]], ["system", "user"])
 
     def test_text_of_a_model_stays_text(self):
-        evil = r'{"content":"<img src=x onerror=alert(1)> **bold** `code <b>`\n```html\n<script>alert(1)</script>\n```\n"}'
-        self.answer_with(stream('{"reasoning":"<i>hm</i>"}', evil, '{"tool_calls":[{"index":0,"function":{"name":"look","arguments":"{\\"a\\":"}}]}',
-                                '{"tool_calls":[{"index":0,"function":{"arguments":"1}"}}]}'))  # fmt: skip
+        content = "<img src=x onerror=alert(1)> **bold** `code <b>`\n```html\n<script>alert(1)</script>\n```\n"
+        call = {"name": "look", "arguments": '{"a":'}
+        deltas = ({"reasoning": "<i>hm</i>"}, {"content": content}, {"tool_calls": [{"index": 0, "function": call}]},
+                  {"tool_calls": [{"index": 0, "function": {"arguments": "1}"}}]})  # fmt: skip
+        self.answer_with(stream(*map(json.dumps, deltas)))
         self.say("Hello")
         self.wait_state("complete")
         self.assertEqual(self.browser.run(f"{ANSWER}.querySelectorAll('img, script, b, i').length"), 0)
@@ -149,7 +163,8 @@ class ChatTest(PageTest):
 
     def test_a_cut_answer_never_looks_whole(self):
         half = '{"content":"The answer is"}'
-        failed = 'data: {"error":{"message":"the engine has died","type":"x","param":null,"code":500}}\n\ndata: [DONE]\n\n'
+        error = {"message": "the engine has died", "type": "x", "param": None, "code": 500}
+        failed = f"data: {json.dumps({'error': error})}\n\ndata: [DONE]\n\n"
         for text, note in (
             (stream(half, finish=None, end=""), "connection broke"),
             (stream(half, end=""), "connection broke"),  # no [DONE]
@@ -162,7 +177,7 @@ class ChatTest(PageTest):
                 self.wait_state("broken")
                 self.assertIn("Not complete", self.text(".message.assistant:last-child .note"))
                 self.assertIn(note, self.text(".message.assistant:last-child .note"))
-                self.assertTrue(self.browser.run(f"[...{ANSWER}.querySelectorAll('button')].some(b => b.innerText === 'Retry' && !b.hidden)"))
+                self.assertIn("Retry", self.text(".message.assistant:last-child .message-row"))
         self.shot("broken")
         self.answer_with(stream(half, finish="length"))
         self.say("Hello")
@@ -171,8 +186,7 @@ class ChatTest(PageTest):
 
     def test_a_refused_request_says_why(self):
         self.browser.run("localStorage.setItem('octavo.settings', JSON.stringify({temperature: '-3'}))")
-        self.browser.call("Page.reload")
-        self.browser.wait("document.readyState === 'complete'")
+        self.reload()
         self.expected = ("status of 400",)
         self.say("Hello")
         self.wait_state("failed")
@@ -185,12 +199,14 @@ class LookTest(PageTest):
         began = time.monotonic()
         self.browser.open(self.server.url)
         self.browser.wait("document.getElementById('health-title').innerText === 'Healthy'", 5)
-        self.browser.wait("document.querySelectorAll('#tiles dd').length > 0 && document.querySelector('.plot.keys').children.length > 0", 5)
+        self.browser.wait("document.querySelectorAll('#tiles dd').length > 0", 5)
+        self.browser.wait("document.querySelector('.plot.keys').children.length > 0", 5)
         self.assertLess(time.monotonic() - began, 5)
 
     def test_the_view_shows_what_the_server_says(self):
         self.assertEqual(self.server.chat("Count to ten.", max_tokens=40, ignore_eos=True).status, 200)
-        self.server.wait_until(lambda: any(s["time_to_first_token"] for s in self.server.get("/recent").json["samples"]))
+        samples = lambda: self.server.get("/recent").json["samples"]
+        self.server.wait_until(lambda: any(sample["time_to_first_token"] for sample in samples()))
         self.browser.wait("document.querySelectorAll('.curve path, .curve circle').length >= 6")
         held, cached, free = (self.server.gauge(f"octavo:kv_pages_{name}") for name in ("held", "cached", "free"))
         for pages in (held, cached, free):
@@ -214,7 +230,8 @@ class LookTest(PageTest):
                 self.browser.size(width, height, phone=width < 500)
                 for view in ("chat", "server"):
                     self.browser.run(f"location.hash = '#{view}'")
-                    self.browser.wait(f"document.body.dataset.view === '{view}' && document.getAnimations().length === 0")
+                    self.browser.wait(f"document.body.dataset.view === '{view}'")
+                    self.browser.wait("document.getAnimations().length === 0")
                     with self.subTest(f"{theme} {width} {view}"):
                         self.assertLessEqual(self.browser.run("document.documentElement.scrollWidth"), width)
                         self.assertEqual(self.browser.run(CONTRAST), [])
@@ -225,7 +242,8 @@ class LookTest(PageTest):
             self.browser.click("#theme")
             chosen = self.browser.run("document.getElementById('theme').title")
             if chosen != "Theme: system":
-                self.assertEqual(self.browser.run("getComputedStyle(document.body).backgroundColor"), papers[chosen.split()[1]])
+                paper = self.browser.run("getComputedStyle(document.body).backgroundColor")
+                self.assertEqual(paper, papers[chosen.split()[1]])
 
     def test_keyboard_and_names(self):
         self.say("Say hello.")
@@ -250,6 +268,21 @@ class LookTest(PageTest):
         self.assertEqual(self.browser.run(MODULES), "all good")
 
 
+class BusyTest(PageTest):
+    flags = ("--max-num-seqs", "1")
+
+    def test_a_strained_server_says_what_strains_it(self):
+        ask = lambda number: self.server.chat(f"Tell story {number}.", max_tokens=150, ignore_eos=True).status
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            asked = [pool.submit(ask, number) for number in range(3)]
+            self.browser.wait("document.getElementById('health-title').innerText === 'Strained'")
+            self.assertRegex(self.text("#health-reasons"), r"\d requests? waits?, all places are taken.")
+            self.assertIn("Strained", self.text("#pill"))
+            self.shot("strained")
+            self.assertEqual([answer.result() for answer in asked], [200, 200, 200])
+        self.browser.wait("document.getElementById('health-title').innerText === 'Healthy'")
+
+
 class DeathTest(PageTest):
     def test_a_server_that_dies_in_mid_answer(self):
         self.expected = ("ERR_", "Failed to load")
@@ -265,7 +298,7 @@ class DeathTest(PageTest):
         type(self).server = Server(MODEL, "--served-model-name", "small", "--port", self.server.port)
         self.server.port = int(self.server.block.split("http://127.0.0.1:")[1].split()[0])
         self.browser.wait("document.getElementById('health-title').innerText === 'Healthy'", 10)
-        self.browser.run("[...document.querySelectorAll('.message.assistant button')].find(b => b.innerText === 'Retry').click()")
+        self.push("assistant", "Retry")
         self.wait_state("streaming")
         self.browser.press("Escape")
 

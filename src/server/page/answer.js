@@ -5,12 +5,18 @@ import { ApiError, postStream } from "./api.js";
 import { sentence } from "./format.js";
 
 export const newAnswer = () => ({
-  role: "assistant", content: "", reasoning: "", calls: [], state: "waiting", note: "", stats: null,
-});  // prettier-ignore
+  role: "assistant",
+  content: "",
+  reasoning: "",
+  calls: [],
+  state: "waiting",
+  note: "",
+  stats: null,
+});
 
 export const isLive = (message) => message.state === "waiting" || message.state === "streaming";
 
-// Fills `answer`, calling onChange whenever it has changed. Never throws: what goes wrong is the answer's state and note.
+// Fills `answer`, calling onChange whenever it has changed. Never throws: what goes wrong is its state and note.
 export async function fetchAnswer(answer, body, signal, onChange) {
   const clock = new Clock();
   let finish = null;

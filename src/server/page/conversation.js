@@ -37,7 +37,8 @@ export class Conversation {
     const wire = system === "" ? [] : [{ role: "system", content: system }];
     for (const message of this.messages) {
       if (message === answer) break;
-      if (message.role === "user" || message.content !== "") wire.push({ role: message.role, content: message.content });
+      const { role, content } = message;
+      if (role === "user" || content !== "") wire.push({ role, content });
     }
     return wire;
   }

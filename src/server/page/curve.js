@@ -1,4 +1,4 @@
-// A curve over the last minutes, drawn as SVG in the size it has on the screen. Where nothing was measured it has a gap.
+// A curve over the last minutes, drawn as SVG in the size it has on the screen; a gap where nothing was measured.
 
 import { make, setText, svg } from "./dom.js";
 import { age } from "./format.js";
@@ -13,10 +13,10 @@ export class Curve {
     Object.assign(this, { title, series, format, samples: [], slots: 1, step: 1, pointed: null });
     this.picture = svg("svg", { class: "plot", role: "img", height });
     this.values = series.map(() => make("span", { class: "now" }));
-    const legend = series.map((row, i) => make("li", { class: row.className }, make("span", { class: "key", "aria-hidden": "true" }), `${row.name} `, this.values[i]));
-    this.when = make("span", { class: "quiet when" });
-    this.element = make("figure", { class: "card curve" },
-      make("figcaption", {}, make("h3", {}, title), this.when, make("ul", { class: "legend" }, ...legend)), this.picture);  // prettier-ignore
+    this.when = make("span", { class: "quiet" });
+    const legend = legendOf(series.map((row, i) => [row.className, row.name, this.values[i]]));
+    const caption = make("figcaption", {}, make("h3", {}, title), this.when, legend);
+    this.element = make("figure", { class: "card curve" }, caption, this.picture);
     new ResizeObserver(() => this.draw()).observe(this.picture);
     this.picture.addEventListener("pointermove", (event) => this.point(event));
     this.picture.addEventListener("pointerleave", () => {
@@ -45,38 +45,51 @@ export class Curve {
     if (width === 0) return;
     const rows = this.series.map((row) => this.samples.map(row.of));
     const most = niceCeiling(Math.max(0, ...rows.flat().filter((value) => value !== null)));
-    const x = (i) => edge.left + ((i + this.slots - this.samples.length) / Math.max(1, this.slots - 1)) * (width - edge.left - edge.right);
-    const y = (value) => height - edge.bottom - (value / most) * (height - edge.top - edge.bottom);
+    const perSlot = (width - edge.left - edge.right) / Math.max(1, this.slots - 1);
+    const bottom = height - edge.bottom;
+    const x = (i) => edge.left + (i + this.slots - this.samples.length) * perSlot;
+    const y = (value) => bottom - (value / most) * (bottom - edge.top);
     const parts = this.grid(width, most, y);
     rows.forEach((values, i) => parts.push(...trace(values, x, y, this.series[i].className)));
-    if (this.pointed !== null)
-      parts.push(svg("line", { class: "pointer", x1: x(this.pointed), x2: x(this.pointed), y1: edge.top, y2: height - edge.bottom }));
+    if (this.pointed !== null) {
+      const at = x(this.pointed);
+      parts.push(svg("line", { class: "pointer", x1: at, x2: at, y1: edge.top, y2: bottom }));
+    }
     this.picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
     this.picture.replaceChildren(...parts);
     this.describe(rows);
   }
 
   grid(width, most, y) {
-    const line = (value) => svg("line", { class: value === 0 ? "base" : "grid", x1: edge.left, x2: width - edge.right, y1: y(value), y2: y(value) });
+    const right = width - edge.right;
+    const line = (value) => svg("line", { class: "grid", x1: edge.left, x2: right, y1: y(value), y2: y(value) });
     const text = (content, place) => svg("text", place, content);
     return [0, most / 2, most].flatMap((value) => [line(value)]).concat([
       text(this.format(most), { x: edge.left, y: y(most) + 12 }),
       text(this.format(most / 2), { x: edge.left, y: y(most / 2) + 12 }),
       text(`${age(this.slots * this.step)} ago`, { x: edge.left, y: height - 5 }),
-      text("now", { x: width - edge.right, y: height - 5, "text-anchor": "end" }),
-    ]);  // prettier-ignore
+      text("now", { x: right, y: height - 5, "text-anchor": "end" }),
+    ]);
   }
 
   describe(rows) {
     const last = this.samples.length - 1;
     const measured = this.samples.findLastIndex((_, i) => rows.some((values) => values[i] !== null));
     const at = this.pointed ?? Math.max(measured, 0);
-    const worded = rows.map((values) => (values[at] === null || values[at] === undefined ? "–" : this.format(values[at])));
+    const worded = rows.map((values) => (typeof values[at] === "number" ? this.format(values[at]) : "–"));
     worded.forEach((text, i) => setText(this.values[i], text));
     setText(this.when, at === last || measured < 0 ? "" : `${age((last - at) * this.step)} ago`);
     const spoken = this.series.map((row, i) => `${row.name} ${worded[i] === "–" ? "not measured" : worded[i]}`);
     this.picture.setAttribute("aria-label", `${this.title}, now: ${spoken.join(", ")}`);
   }
+}
+
+// [[class, name, element of the value]]
+export function legendOf(rows) {
+  const items = rows.map(([className, name, value]) =>
+    make("li", { class: className }, make("span", { class: "key", "aria-hidden": "true" }), `${name} `, value),
+  );
+  return make("ul", { class: "legend" }, ...items);
 }
 
 function trace(values, x, y, className) {

@@ -15,9 +15,10 @@ export class LayersView {
     ];
     this.body = make("tbody");
     const heads = ["Layer", "Largest key", "Largest value", "Clipped", "Scale"];
-    this.table = make("details", {}, make("summary", {}, "All layers as a table"),
-      make("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": "All layers" },
-        make("table", {}, make("thead", {}, make("tr", {}, ...heads.map((head) => make("th", { scope: "col" }, head)))), this.body)));  // prettier-ignore
+    const head = make("thead", {}, make("tr", {}, ...heads.map((name) => make("th", { scope: "col" }, name))));
+    const box = { class: "table-box", tabindex: "0", role: "region", "aria-label": "All layers" };
+    const table = make("div", box, make("table", {}, head, this.body));
+    this.table = make("details", {}, make("summary", {}, "All layers as a table"), table);
     container.append(make("div", { class: "bars" }, ...this.charts.map((chart) => chart.element)), this.table);
     this.table.addEventListener("toggle", () => this.showTable());
     this.layers = [];
@@ -33,9 +34,11 @@ export class LayersView {
     if (!this.table.open) return;
     while (this.body.children.length > this.layers.length) this.body.lastChild.remove();
     this.layers.forEach((layer, i) => {
-      if (!this.body.children[i]) this.body.append(make("tr", {}, make("th", { scope: "row" }), ...[1, 2, 3, 4].map(() => make("td"))));
-      const cells = [layer.layer, amount(layer.keyAmax), amount(layer.valueAmax), share(saturation(layer)), layer.source];
-      cells.forEach((text, column) => setText(this.body.children[i].children[column], String(text)));
+      const amaxes = [amount(layer.keyAmax), amount(layer.valueAmax)];
+      const cells = [`${layer.layer}`, ...amaxes, share(saturation(layer)), layer.source];
+      if (!this.body.children[i])
+        this.body.append(make("tr", {}, make("th", { scope: "row" }), ...cells.slice(1).map(() => make("td"))));
+      cells.forEach((text, column) => setText(this.body.children[i].children[column], text));
     });
   }
 }
@@ -59,8 +62,9 @@ class Bars {
     const bars = values.map((value, i) => {
       const tall = top > 0 ? Math.max((value / top) * (height - 4), value > 0 ? 2 : 0) : 0;
       const title = svg("title", {}, `Layer ${layers[i].layer}: ${this.format(value)}`);
-      return svg("g", {}, title, svg("rect", { class: "ghost", x: i * 10 + 1, y: 0, width: 8, height }),
-                 svg("rect", { x: i * 10 + 1, y: height - tall, width: 8, height: tall }));  // prettier-ignore
+      const place = { x: i * 10 + 1, width: 8 };
+      const ghost = svg("rect", { class: "ghost", ...place, y: 0, height });
+      return svg("g", {}, title, ghost, svg("rect", { ...place, y: height - tall, height: tall }));
     });
     this.picture.replaceChildren(...bars);
   }

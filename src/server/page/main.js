@@ -60,8 +60,13 @@ function askForKey(wasRefused) {
 }
 
 byId("key").addEventListener("click", () => byId("key-dialog").showModal());
-byId("key-cancel").addEventListener("click", () => byId("key-dialog").requestClose());
-byId("key-dialog").addEventListener("cancel", () => (byId("key-dialog").dataset.declined = "yes"));
+function declineKey() {
+  byId("key-dialog").dataset.declined = "yes";
+  byId("key-dialog").close();
+}
+
+byId("key-cancel").addEventListener("click", declineKey);
+byId("key-dialog").addEventListener("cancel", declineKey);
 byId("key-form").addEventListener("submit", (event) => {
   event.preventDefault();
   setKey(byId("key-value").value.trim());

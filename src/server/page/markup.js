@@ -1,5 +1,5 @@
-// A model's text as elements: fenced code, inline code, bold, headings. Everything else stays the text it is. Blocks that
-// have not changed keep their elements, so a long answer that grows costs its last block alone.
+// A model's text as elements: fenced code, inline code, bold, headings. Everything else stays the text it is. Blocks
+// that have not changed keep their elements, so a long answer that grows costs its last block alone.
 
 import { make } from "./dom.js";
 

@@ -6,8 +6,9 @@ export class Metrics {
     for (const line of text.split("\n")) {
       const found = line.match(/^([\w:]+)(?:\{(.*)\})? (\S+)$/);
       if (!found) continue;
-      if (!this.rows.has(found[1])) this.rows.set(found[1], []);
-      this.rows.get(found[1]).push({ labels: labelsOf(found[2] ?? ""), value: Number(found[3].replace("Inf", "Infinity")) });
+      const [, name, labels = "", value] = found;
+      if (!this.rows.has(name)) this.rows.set(name, []);
+      this.rows.get(name).push({ labels: labelsOf(labels), value: Number(value.replace("Inf", "Infinity")) });
     }
   }
 

@@ -1,7 +1,7 @@
 // The live view of the server: asks it every two seconds while somebody looks, and shows what it says.
 
 import { ApiError, getJson, getText } from "./api.js";
-import { Curve } from "./curve.js";
+import { Curve, legendOf } from "./curve.js";
 import { byId, make, setText } from "./dom.js";
 import { age, amount, bytes, count, percent, seconds } from "./format.js";
 import { LayersView } from "./layers_view.js";
@@ -17,6 +17,9 @@ export class ServerView {
     this.counts = [];  // what only grows, as it was at each look of the last minute
     this.lastAnswer = performance.now();
     this.began = null;
+    this.nextCurves = 0;
+    this.lastCalm = performance.now();  // when nothing waited
+    this.waitedLately = false;
     this.layers = new LayersView(byId("layers"));
     const quantiles = (name) => [
       { name: "p50", className: "first", of: (sample) => sample[name]?.p50 ?? null },
@@ -33,7 +36,7 @@ export class ServerView {
         { name: "running", className: "first", of: (sample) => sample.running },
         { name: "waiting", className: "second", of: (sample) => sample.waiting },
       ], amount),
-    ];  // prettier-ignore
+    ];
     byId("curves").append(...this.curves.map((curve) => curve.element));
     this.pages = new PagesBar(byId("pages"));
     document.addEventListener("visibilitychange", () => this.wake());
@@ -55,14 +58,23 @@ export class ServerView {
   }
 
   async look() {
-    const [health, metrics, recent] = await Promise.allSettled([this.health(), getText("metrics"), getJson("recent")]);
+    const [health, metrics, recent] = await Promise.allSettled([this.health(), getText("metrics"), this.recent()]);
     const problem = health.status === "fulfilled" ? health.value : null;
     if (problem === null) this.info = null;  // what answers next may be another server
     else await this.meet();
     if (metrics.status === "fulfilled") this.metrics = new Metrics(metrics.value);
+    if (recent.value) this.showCurves(recent.value);
     this.showVerdict(problem);
     if (this.metrics) this.showNumbers(this.metrics);
-    if (recent.status === "fulfilled") this.showCurves(recent.value);
+  }
+
+  // Curves get a new point a step: between two there is nothing to ask.
+  async recent() {
+    const now = performance.now();
+    if (now < this.nextCurves) return null;
+    const recent = await getJson("recent");
+    this.nextCurves = now + recent.step_seconds * 1000 - pollMs / 2;
+    return recent;
   }
 
   async meet() {
@@ -91,11 +103,14 @@ export class ServerView {
   showVerdict(problem) {
     const metrics = this.metrics ?? new Metrics("");
     const now = performance.now();
+    const waiting = metrics.value("vllm:num_requests_waiting");
+    if (waiting === 0) this.lastCalm = now;
     const facts = {
       problem,
       unreachableSeconds: problem === null ? Math.max(1, (now - this.lastAnswer) / 1000) : 0,
       running: metrics.value("vllm:num_requests_running"),
-      waiting: metrics.value("vllm:num_requests_waiting"),
+      waiting,
+      waitsLong: waiting > 0 && (this.waitedLately || now - this.lastCalm > 2 * pollMs),
       maxRunning: this.info?.max_running_requests ?? Infinity,
       usage: metrics.value("vllm:kv_cache_usage_perc"),
       layers: metrics.layers(),
@@ -111,12 +126,13 @@ export class ServerView {
     setText(byId("pill-text"), title + more);
     if (byId("health-reasons").textContent !== reasons.join(""))
       byId("health-reasons").replaceChildren(...reasons.map((reason) => make("li", {}, reason)));
-    const facts = this.info ? `octavo ${this.info.version} · up ${age(Math.max(0, Date.now() / 1000 - this.began))}` : "";
-    setText(byId("health-facts"), facts);
+    const up = age(Math.max(0, Date.now() / 1000 - this.began));
+    setText(byId("health-facts"), this.info ? `octavo ${this.info.version} · up ${up}` : "");
   }
 
   lastMinute(metrics, now) {
-    const failed = metrics.rows.get("vllm:request_success_total")?.find((row) => row.labels.finished_reason === "error");
+    const ends = metrics.rows.get("vllm:request_success_total") ?? [];
+    const failed = ends.find((row) => row.labels.finished_reason === "error");
     this.counts.push({
       when: now,
       rejected: metrics.sum("octavo:requests_rejected_total"),
@@ -133,9 +149,10 @@ export class ServerView {
     byId("numbers").hidden = false;
     const hits = metrics.value("vllm:prefix_cache_hits_total");
     const queries = metrics.value("vllm:prefix_cache_queries_total");
+    const [running, waiting] = ["running", "waiting"].map((name) => count(metrics.value(`vllm:num_requests_${name}`)));
     showList(byId("tiles"), [
-      ["Running", count(metrics.value("vllm:num_requests_running")), this.info ? `of ${count(this.info.max_running_requests)}` : ""],
-      ["Waiting", count(metrics.value("vllm:num_requests_waiting")), `${count(metrics.value("octavo:queued_tokens"))} prompt tokens`],
+      ["Running", running, this.info ? `of ${count(this.info.max_running_requests)}` : ""],
+      ["Waiting", waiting, `${count(metrics.value("octavo:queued_tokens"))} prompt tokens`],
       ["Generated", count(metrics.value("vllm:generation_tokens_total")), "tokens in all"],
       ["Prefix hits", queries ? percent(hits / queries) : "–", `of ${count(queries)} tokens`],
     ]);
@@ -146,6 +163,7 @@ export class ServerView {
   }
 
   showCurves(recent) {
+    this.waitedLately = recent.samples.at(-1)?.waiting > 0;
     for (const curve of this.curves) curve.update(recent.samples, recent.steps_kept, recent.step_seconds);
   }
 }
@@ -178,8 +196,7 @@ class PagesBar {
     this.parts = names.map((name) => make("span", { class: name }));
     this.words = names.map(() => make("span", { class: "now" }));
     this.bar = make("div", { class: "stack", role: "img" }, ...this.parts);
-    const legend = names.map((name, i) => make("li", { class: name }, make("span", { class: "key", "aria-hidden": "true" }), `${name} `, this.words[i]));
-    container.append(this.bar, make("ul", { class: "legend" }, ...legend));
+    container.append(this.bar, legendOf(names.map((name, i) => [name, name, this.words[i]])));
   }
 
   update(pages) {
@@ -188,6 +205,7 @@ class PagesBar {
       this.parts[i].style.flexGrow = value / total;
       setText(this.words[i], `${count(value)} (${percent(value / total)})`);
     });
-    this.bar.setAttribute("aria-label", `Pages: ${count(pages[0])} used, ${count(pages[1])} cached, ${count(pages[2])} free`);
+    const [used, cached, free] = pages.map(count);
+    this.bar.setAttribute("aria-label", `Pages: ${used} used, ${cached} cached, ${free} free`);
   }
 }

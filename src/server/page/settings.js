@@ -49,12 +49,14 @@ export class Settings {
     } else {
       const { min, max } = field;
       const step = field.step === 1 ? 1 : "any";
-      input = make("input", { ...common, type: "number", min, max, step, inputmode: "decimal", placeholder: "default" });
+      const number = { type: "number", min, max, step, inputmode: "decimal", placeholder: "default" };
+      input = make("input", { ...common, ...number });
     }
     input.value = this.values[field.name] ?? "";
     this.inputs.set(field.name, input);
     const unit = field.unit ? [" ", make("span", { class: "unit" }, field.unit)] : [];
-    return make("div", { class: field.wide ? "field wide" : "field" }, make("label", { for: id }, field.label, ...unit), input);
+    const label = make("label", { for: id }, field.label, ...unit);
+    return make("div", { class: field.wide ? "field wide" : "field" }, label, input);
   }
 
   // A choice of model, where the server has several names.
@@ -79,8 +81,8 @@ export class Settings {
 
   summarize() {
     const named = fields.filter((field) => field.name in this.values);
-    const words = named.map((field) =>
-      field.kind === "text" ? field.label.split(",")[0].toLowerCase() : `${field.label.toLowerCase()} ${this.values[field.name]}`,
+    const words = named.map(({ name, label, kind }) =>
+      kind === "text" ? label.split(",")[0].toLowerCase() : `${label.toLowerCase()} ${this.values[name]}`,
     );
     setText(byId("settings-summary"), words.join(" · "));
   }

@@ -1,5 +1,5 @@
-// What the browser keeps: for this tab, or for all. Where it keeps nothing (a private window may refuse), the page works
-// and forgets.
+// What the browser keeps: for this tab, or for all. Where it keeps nothing (a private window may refuse), the page
+// works and forgets.
 
 const areaOf = { tab: () => sessionStorage, browser: () => localStorage };
 
