@@ -38,11 +38,13 @@ struct EngineConfig {
   std::optional<std::int64_t> max_model_len;  // auto: the model's, or what fits
   int page_size = 64;                         // --block-size
   std::optional<std::int64_t>
-      kv_cache_bytes;  // --kv-cache-memory-bytes; auto: enough for max_num_seqs or what is there
+      kv_cache_bytes;                   // --kv-cache-memory-bytes; auto: enough for max_num_seqs or what is there
   float gpu_memory_utilization = 0.9f;  // share of a device's own memory that this process may use
   bool fill_memory = true;              // auto takes that share whole; otherwise enough for max_num_seqs
   int max_num_batched_tokens = 2048;
   int max_num_seqs = 64;
+  int long_prefill_token_threshold = 0;  // tokens of one prompt in a step; 0: as many as the step has
+  double max_itl_ms = 0;  // --max-itl-ms: chunks of prompts are cut so that streams wait no longer; 0: no bound
   int max_queued = 1024;
   bool prefix_caching = true;
   std::uint64_t seed = 0;
@@ -61,6 +63,7 @@ struct EngineFacts {
   DType compute = DType::bf16;
   int max_model_len = 0;
   int page_size = 0;
+  double max_itl_ms = 0;                // as EngineConfig's
   std::int64_t capacity_tokens = 0;     // tokens of full-lifetime layers that fit at once: the one number
   std::string capacity_derivation;      // "1,024 pages x 64 tokens = 65,536 tokens; 720.0 MiB = 65,536 x 11,520 bytes"
   std::int64_t kv_bytes_per_token = 0;  // all layers of unlimited lifetime
@@ -92,6 +95,9 @@ struct EngineStats {
   double host_seconds = 0;  // the engine's thread at work beside the device's: planning, launching, committing
   std::uint64_t prompt_tokens = 0, cached_prompt_tokens = 0, generated_tokens = 0;
   std::uint64_t preemptions = 0;
+  std::uint64_t prefill_tokens = 0;  // of prompts, computed; those computed again after a preemption too
+  double prefill_seconds = 0;        // of steps that computed any of them
+  double prefill_rate = 0;           // tokens a second in the last of those steps
   StepHistogram step_tokens, step_seconds;
   std::vector<LayerStats> layers;  // saturation and amax by layer
 };

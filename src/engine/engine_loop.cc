@@ -1,6 +1,7 @@
 #include "engine/engine_loop.h"
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <new>
 #include <utility>
@@ -12,6 +13,21 @@ namespace {
 
 // How often the cache's counters are fetched from the device while work goes on.
 constexpr auto kCounterInterval = std::chrono::milliseconds(200);
+
+// Seconds of steps after which a prompt's tokens count half in the recent speed.
+constexpr double kPrefillHalfLife = 5;
+
+constexpr const char* kNoMemory = "out of memory";  // short: no memory is needed to say it
+
+template <class Work>
+bool finds_memory(const Work& work) {
+  try {
+    work();
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
 
 std::vector<PoolSpec> pools_of(const StoreSpec& spec) {
   std::vector<PoolSpec> pools;
@@ -32,6 +48,7 @@ EngineLoop::EngineLoop(const KvStore& store, Runner& runner, Inbox& inbox, const
       scheduler_(limits, ledger_, store.spec().groups),
       overlaps_(overlaps) {
   current_.layers.resize(static_cast<std::size_t>(num_layers));
+  outbox_.reserve(static_cast<std::size_t>(limits.max_seqs) + 64);  // a failure needs a place in it
   publish();
   thread_ = std::thread([this] { run(); });
 }
@@ -49,7 +66,8 @@ EngineStats EngineLoop::stats() const {
 void EngineLoop::run() {
   std::string failure;
   std::vector<InboxItem> items;
-  while (inbox_.take(items, scheduler_.idle() && !flight_)) {
+  for (bool idle = true; inbox_.take(items, idle); idle = scheduler_.idle() && !flight_) {
+    if (idle) step_began_ = std::chrono::steady_clock::now();
     try {
       host_.start();
       Status done = receive(items);
@@ -78,7 +96,8 @@ Status EngineLoop::receive(std::vector<InboxItem>& items) {
       }
       scheduler_.set_max_rows(runner_.max_rows());
     }
-    for (const auto& sequence : item.sequences) scheduler_.add(sequence);
+    for (const auto& sequence : item.sequences)
+      if (!finds_memory([&] { scheduler_.add(sequence); })) end(sequence, FinishReason::failed, kNoMemory);
   }
   return {};
 }
@@ -86,7 +105,8 @@ Status EngineLoop::receive(std::vector<InboxItem>& items) {
 Status EngineLoop::step() {
   for (const auto& sequence : scheduler_.take_cancelled()) end(sequence, FinishReason::cancelled, "");
   if (scheduler_.needs_tokens()) OCTAVO_TRY(land());
-  StepPlan plan = scheduler_.plan();
+  StepPlan plan;
+  if (!finds_memory([&] { plan = scheduler_.plan(); })) return give_one_up();
   inbox_.set_waiting(scheduler_.num_waiting());
   if (plan.empty()) OCTAVO_TRY(land());
   if (!outbox_.empty() || plan.empty()) flush();
@@ -94,17 +114,29 @@ Status EngineLoop::step() {
   return launch(std::move(plan));
 }
 
+// Before the new step is under way: the others' tokens and pages are as they were.
+Status EngineLoop::give_one_up() {
+  OCTAVO_TRY(land());
+  const auto sequence = scheduler_.blamed();
+  if (!sequence) return Error(kNoMemory, ErrorKind::exhausted);
+  scheduler_.finish(sequence);
+  end(sequence, FinishReason::failed, kNoMemory);
+  flush();
+  return {};
+}
+
 Status EngineLoop::launch(StepPlan plan) {
-  if (!flight_) step_began_ = std::chrono::steady_clock::now();
+  std::optional<Result<LaunchedStep>> launched;
   if (!overlaps_) host_.stop();
-  auto launched = runner_.launch(plan);
+  const bool found = finds_memory([&] { launched.emplace(runner_.launch(plan)); });
   if (!overlaps_) host_.start();
-  if (!launched) return launched.error();
+  if (!found) return give_one_up();
+  if (!*launched) return launched->error();
   scheduler_.advance(plan);
   std::unique_ptr<Download> counters;
-  if (std::chrono::steady_clock::now() - counters_read_ > kCounterInterval) counters = store_.begin_counters();
+  if (std::chrono::steady_clock::now() - counters_read_ > kCounterInterval) counters = begin_counters();
   OCTAVO_TRY(land());  // the step before, while the device works on this one
-  flight_ = Flight{std::move(plan), *std::move(launched), std::move(counters)};
+  flight_ = Flight{std::move(plan), **std::move(launched), std::move(counters)};
   return overlaps_ ? Status() : land();
 }
 
@@ -112,7 +144,7 @@ Status EngineLoop::land() {
   if (!flight_) return {};
   Flight flight = *std::exchange(flight_, std::nullopt);
   host_.stop();
-  const auto result = runner_.collect(flight.plan, std::move(flight.step));
+  auto result = runner_.collect(flight.plan, std::move(flight.step));
   host_.start();
   if (!result) return result.error();
   if (flight.counters) read_counters(*flight.counters);
@@ -120,7 +152,7 @@ Status EngineLoop::land() {
   return {};
 }
 
-void EngineLoop::commit(const StepPlan& plan, const StepResult& result) {
+void EngineLoop::commit(const StepPlan& plan, StepResult& result) {
   ++current_.steps;
   measure_step(plan);
   scheduler_.settle(plan);
@@ -132,7 +164,7 @@ void EngineLoop::commit(const StepPlan& plan, const StepResult& result) {
       accept_token(plan, result, row);
     } catch (const std::bad_alloc&) {
       scheduler_.finish(sequence);
-      end(sequence, FinishReason::failed, "out of memory");
+      end(sequence, FinishReason::failed, kNoMemory);
     }
   }
   for (const PlannedSequence& entry : plan.sequences) {
@@ -144,12 +176,12 @@ void EngineLoop::commit(const StepPlan& plan, const StepResult& result) {
 }
 
 // The extra rows of prompt tokens; logits have been written where they belong already.
-void EngineLoop::keep_prompt_rows(const StepPlan& plan, const StepResult& result) {
+void EngineLoop::keep_prompt_rows(const StepPlan& plan, StepResult& result) {
   for (std::size_t row = plan.num_sampled(); row < plan.rows.size(); ++row) {
     const PlannedRow& planned = plan.rows[row];
     const auto& sequence = plan.sequences[planned.entry].sequence;
     if (planned.next_id < 0 || sequence->ended) continue;
-    sequence->prompt_rows[static_cast<std::size_t>(planned.position) + 1] = result.logprobs[row];
+    sequence->prompt_rows[static_cast<std::size_t>(planned.position) + 1] = std::move(result.logprobs[row]);
   }
   for (const PlannedSequence& entry : plan.sequences) {
     const int done = std::min(entry.context(), entry.sequence->extra_rows_end());
@@ -186,7 +218,7 @@ void EngineLoop::end_all(std::vector<InboxItem>& leftover, const std::string& fa
   flush();
 }
 
-// Steps that overlap are measured from the end of the one before.
+// From the end of the one before: what its streams wait for.
 void EngineLoop::measure_step(const StepPlan& plan) {
   const auto observe = [](StepHistogram& histogram, const auto& edges, double value) {
     const auto edge = std::lower_bound(edges.begin(), edges.end(), value);
@@ -194,11 +226,30 @@ void EngineLoop::measure_step(const StepPlan& plan) {
     histogram.sum += value;
   };
   double tokens = 0;
-  for (const PlannedSequence& entry : plan.sequences) tokens += entry.count;
+  int prefilled = 0;
+  for (const PlannedSequence& entry : plan.sequences) {
+    tokens += entry.count;
+    prefilled += std::max(0, std::min(entry.context(), entry.sequence->prompt_size) - entry.first);
+  }
   observe(current_.step_tokens, kStepTokenEdges, tokens);
   const auto now = std::chrono::steady_clock::now();
-  observe(current_.step_seconds, kStepSecondEdges, std::chrono::duration<double>(now - step_began_).count());
-  step_began_ = now;
+  const double seconds = std::chrono::duration<double>(now - std::exchange(step_began_, now)).count();
+  observe(current_.step_seconds, kStepSecondEdges, seconds);
+  scheduler_.measured(plan, seconds * 1000);
+  if (prefilled == 0) return;
+  current_.prefill_tokens += static_cast<std::uint64_t>(prefilled);
+  current_.prefill_seconds += seconds;
+  const double faded = std::exp2(-seconds / kPrefillHalfLife);
+  recent_prefill_tokens_ = faded * recent_prefill_tokens_ + prefilled;
+  recent_prefill_seconds_ = faded * recent_prefill_seconds_ + seconds;
+  if (recent_prefill_seconds_ > 0) current_.prefill_rate = recent_prefill_tokens_ / recent_prefill_seconds_;
+}
+
+// Null where no memory is to be had: next time then.
+std::unique_ptr<Download> EngineLoop::begin_counters() const {
+  std::unique_ptr<Download> counters;
+  finds_memory([&] { counters = store_.begin_counters(); });
+  return counters;
 }
 
 void EngineLoop::read_counters(Download& counters) {
@@ -209,7 +260,7 @@ void EngineLoop::read_counters(Download& counters) {
 }
 
 void EngineLoop::publish() {
-  if (scheduler_.idle() && !flight_) read_counters(*store_.begin_counters());
+  if (const auto counters = scheduler_.idle() && !flight_ ? begin_counters() : nullptr) read_counters(*counters);
   current_.host_seconds = host_.seconds();
   const PoolUse use = ledger_.use(0);
   current_.running = scheduler_.num_running();

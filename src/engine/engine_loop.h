@@ -6,8 +6,9 @@
 // time: the next plan names the tokens that are being drawn by their place. What a sequence computes beyond its end is
 // thrown away.
 //
-// Statistics are published before events are pushed, so that who has read an event finds it counted. A step that fails
-// ends everything: each request with one sentence, and the inbox is closed with it.
+// Statistics are published before events are pushed, so that who has read an event finds it counted. Where no memory is
+// found to plan or launch a step, one request fails and the others go on. A step that fails ends everything: each
+// request with one sentence, and the inbox is closed with it.
 #pragma once
 
 #include <chrono>
@@ -51,15 +52,17 @@ class EngineLoop {
   void run();
   Status receive(std::vector<InboxItem>& items);
   Status step();
+  Status give_one_up();
   Status launch(StepPlan plan);
   Status land();
-  void commit(const StepPlan& plan, const StepResult& result);
-  void keep_prompt_rows(const StepPlan& plan, const StepResult& result);
+  void commit(const StepPlan& plan, StepResult& result);
+  void keep_prompt_rows(const StepPlan& plan, StepResult& result);
   void accept_token(const StepPlan& plan, const StepResult& result, std::size_t row);
   void end(const std::shared_ptr<Sequence>& sequence, FinishReason reason, const std::string& failure);
   void end_all(std::vector<InboxItem>& leftover, const std::string& failure);
   void measure_step(const StepPlan& plan);
   void read_counters(Download& counters);
+  std::unique_ptr<Download> begin_counters() const;
   void publish();
   void flush();
 
@@ -75,7 +78,8 @@ class EngineLoop {
   EngineStats current_;  // the loop's own
   ThreadClock host_;     // stopped while the device's work is waited for, or done by this thread
   std::chrono::steady_clock::time_point counters_read_;
-  std::chrono::steady_clock::time_point step_began_;
+  std::chrono::steady_clock::time_point step_began_;  // where the one before ended, or work came
+  double recent_prefill_tokens_ = 0, recent_prefill_seconds_ = 0;
   mutable std::mutex stats_mutex_;
   EngineStats published_;
   std::thread thread_;

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
+#include "engine/failing_memory.h"
 #include "engine/fake_engine.h"
 
 namespace octavo {
@@ -161,6 +164,43 @@ TEST(Engine, AStepThatFailsEndsEveryRequestAndRefusesNewOnes) {
   EXPECT_EQ(third.error().kind(), ErrorKind::unavailable);
   EXPECT_EQ(third.error().message(), answer.failure);
   EXPECT_EQ(fake->logits(counting(4), {}).error().message(), answer.failure);
+}
+
+// Where the next step is planned no memory is found: one request fails with a sentence, the others get their answers.
+TEST(Engine, WantOfMemoryCostsOneRequest) {
+  int failures = 0;
+  for (int allowed = 0; allowed < 60; ++allowed) {
+    FakeEngine fake = make({}, small_config(64));
+    FailingMemory memory(allowed);
+    std::atomic<bool> armed = false;
+    std::vector<std::unique_ptr<TokenStream>> streams;
+    for (int i = 0; i < 3; ++i) streams.push_back(fake->submit(greedy(counting(20, i), 30)).value());
+    // It runs on the engine's thread, after a step. The step after the next is spared.
+    streams[0]->on_event([&, here = std::this_thread::get_id()] {
+      if (std::this_thread::get_id() == here) return;  // events that were there already
+      if (!armed.exchange(true))
+        memory.arm();
+      else
+        memory.disarm();
+    });
+    int failed = 0;
+    for (int i = 0; i < 3; ++i) {
+      const Answer answer = read_all(*streams[static_cast<std::size_t>(i)], 1)[0];
+      if (answer.finish == FinishReason::failed) {
+        EXPECT_EQ(answer.failure, "out of memory") << allowed;
+        ++failed;
+      } else {
+        expect_same(answer, expected_answer(*fake.model, greedy(counting(20, i), 30), 128));
+      }
+    }
+    EXPECT_LE(failed, 1) << allowed;
+    EXPECT_TRUE(fake->alive()) << allowed;
+    // An event for which there was no memory cancels its request, which takes another step.
+    for (int i = 0; i < 100000 && fake->stats().pages_held > 0; ++i) std::this_thread::yield();
+    EXPECT_EQ(fake->stats().pages_held, 0) << allowed;
+    failures += failed;
+  }
+  EXPECT_GT(failures, 10);
 }
 
 TEST(Engine, ADeviceThatFailsEndsEveryRequestAndRefusesNewOnes) {
@@ -392,6 +432,9 @@ TEST(Engine, StatisticsAreTrueOnceAnEventWasRead) {
   EXPECT_EQ(stats.prompt_tokens, 20u);
   EXPECT_EQ(stats.generated_tokens, 5u);
   EXPECT_EQ(stats.steps, 5u);
+  EXPECT_EQ(stats.prefill_tokens, 20u);
+  EXPECT_GT(stats.prefill_seconds, 0);
+  EXPECT_NEAR(stats.prefill_rate, 20 / stats.prefill_seconds, 1e-6 * stats.prefill_rate) << "of the only such step";
   EXPECT_EQ(stats.running, 0);
   EXPECT_EQ(stats.waiting, 0);
   EXPECT_EQ(stats.pages_total, 64);

@@ -77,6 +77,8 @@ Status LocalEngine::start(std::unique_ptr<KvStore> store, const std::vector<Atte
   const SchedulerLimits scheduler{.max_tokens = limits.max_tokens,
                                   .max_seqs = config_.max_num_seqs,
                                   .max_rows = limits.max_rows,
+                                  .max_chunk = config_.long_prefill_token_threshold,
+                                  .max_itl_ms = config_.max_itl_ms,
                                   .prefix_caching = config_.prefix_caching};
   loop_ =
       std::make_unique<EngineLoop>(*store_, *runner_, inbox_, scheduler, spec().vocab,
@@ -226,9 +228,9 @@ Result<CacheRoom> find_room(LoadedModel& loaded, const EngineConfig& config, con
     return CacheRoom{static_cast<std::int64_t>(left - std::min(left, activations)), {}};
   }
   limits.max_pages = static_cast<int>((std::min<std::int64_t>(positions, kMostPositions) - 1) / config.page_size + 1);
-  OCTAVO_TRY(const std::size_t taken,
-             profile_steps(parts, limits).in("no room for the largest steps (lower --max-num-batched-tokens or "
-                                             "--max-num-seqs)"));
+  OCTAVO_TRY(const std::size_t taken, profile_steps(parts, limits)
+                                          .in("no room for the largest steps (lower --max-num-batched-tokens or "
+                                              "--max-num-seqs)"));
   const MemoryInfo memory = device.memory();
   return room_for_cache({.total_bytes = static_cast<std::int64_t>(memory.total_bytes),
                          .free_bytes = static_cast<std::int64_t>(memory.available_bytes),
@@ -243,6 +245,7 @@ EngineFacts make_facts(const LoadedModel& loaded, const EngineConfig& config, co
   facts.compute = loaded.compute;
   facts.max_model_len = plan.max_model_len;
   facts.page_size = config.page_size;
+  facts.max_itl_ms = config.max_itl_ms;
   facts.capacity_tokens = plan.capacity_tokens;
   facts.capacity_derivation = plan.derivation;
   facts.kv_bytes_per_token = plan.bytes_per_token;

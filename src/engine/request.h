@@ -36,6 +36,7 @@ struct Request {
   std::vector<std::int32_t> prompt;
   SamplingParams sampling;
   int priority = 0;        // lower runs first, as vLLM
+  std::string caller;      // of one priority, callers get equal parts of the work; any name will do
   std::string cache_salt;  // requests share cached pages only within one salt
   std::string adapter;     // and one adapter
 };

@@ -1,6 +1,8 @@
 #include "engine/scheduler.h"
 
 #include <algorithm>
+#include <new>
+#include <tuple>
 #include <utility>
 
 #include "base/check.h"
@@ -11,12 +13,17 @@ namespace octavo {
 
 struct Scheduler::Draft {
   std::vector<PlannedSequence> entries;
+  StepLoad load;
   int tokens_left = 0;
   int rows_left = 0;
+  bool streams = false;  // some wait for the end of this step
   bool preempted = false;
 };
 
 namespace {
+
+// Tokens of prompts that a step takes even if --max-itl-ms has no room for them: an answer that never begins is worse.
+constexpr int kLeastPrompt = 16;
 
 // Rows of logits that computing tokens [first, first + count) of this sequence takes; at most one a token.
 int rows_of(const Sequence& sequence, int first, int count) {
@@ -24,6 +31,26 @@ int rows_of(const Sequence& sequence, int first, int count) {
   const int extra = std::max(0, std::min(end, sequence.extra_rows_end()) - std::max(first, sequence.rows_done));
   const bool sampled = end == sequence.planned_size() && !sequence.job;
   return extra + (sampled ? 1 : 0);
+}
+
+bool had_less(const Sequence& a, const Sequence& b) {
+  return std::tuple(a.priority, FairQueue::served(a)) < std::tuple(b.priority, FairQueue::served(b));
+}
+
+void add_load(StepLoad& load, int first, int count) {
+  if (count == 1)
+    load.add_decode(first + count);
+  else
+    load.add_prompt(first, count);
+}
+
+void tell_preempted(const Sequence& victim, int running, int waiting) {
+  try {
+    log::info("preempted",
+              {{"id", victim.id}, {"tokens", victim.computed}, {"running", running}, {"waiting", waiting}});
+  } catch (const std::bad_alloc&) {
+    return;  // a line less
+  }
 }
 
 }  // namespace
@@ -35,27 +62,35 @@ Scheduler::Scheduler(const SchedulerLimits& limits, KvLedger& ledger, const std:
 }
 
 void Scheduler::add(std::shared_ptr<Sequence> sequence) {
-  counts_.prompt_tokens += static_cast<std::uint64_t>(sequence->prompt_size);
   const bool shares = sequence->leader && limits_.prefix_caching && sequence->prompt_size > ledger_.page_size();
-  if (shares)
-    held_.push_back(std::move(sequence));
-  else
-    waiting_.insert(std::move(sequence));
+  queue_.enter(*sequence);
+  try {
+    if (shares)
+      held_.push_back(sequence);
+    else
+      queue_.push(sequence);
+  } catch (const std::bad_alloc&) {
+    queue_.leave(*sequence);
+    throw;
+  }
+  counts_.prompt_tokens += static_cast<std::uint64_t>(sequence->prompt_size);
 }
 
 std::vector<std::shared_ptr<Sequence>> Scheduler::take_cancelled() {
   std::vector<std::shared_ptr<Sequence>> cancelled;
-  const auto is_cancelled = [](const std::shared_ptr<Sequence>& sequence) { return sequence->cancelled(); };
-  for (const Order* order : {&running_, &waiting_})
-    std::copy_if(order->begin(), order->end(), std::back_inserter(cancelled), is_cancelled);
-  std::copy_if(held_.begin(), held_.end(), std::back_inserter(cancelled), is_cancelled);
+  const auto look_at = [&](const std::shared_ptr<Sequence>& sequence) {
+    if (sequence->cancelled()) cancelled.push_back(sequence);
+  };
+  std::for_each(running_.begin(), running_.end(), look_at);
+  queue_.for_each(look_at);
+  std::for_each(held_.begin(), held_.end(), look_at);
   for (const auto& sequence : cancelled) finish(sequence);
   return cancelled;
 }
 
 std::vector<std::shared_ptr<Sequence>> Scheduler::take_all() {
   std::vector<std::shared_ptr<Sequence>> all(running_.begin(), running_.end());
-  all.insert(all.end(), waiting_.begin(), waiting_.end());
+  queue_.for_each([&](const std::shared_ptr<Sequence>& sequence) { all.push_back(sequence); });
   all.insert(all.end(), held_.begin(), held_.end());
   for (const auto& sequence : all) finish(sequence);
   return all;
@@ -65,23 +100,31 @@ void Scheduler::finish(const std::shared_ptr<Sequence>& sequence) {
   sequence->ended = true;
   close_cache(*sequence);
   running_.erase(sequence);
-  waiting_.erase(sequence);
+  queue_.extract(sequence);
   std::erase(held_, sequence);
+  queue_.leave(*sequence);
 }
 
 // Followers find the leader's prompt in the cache once it is there; if the leader ended before, they compute it
 // themselves.
 void Scheduler::release_followers() {
-  std::erase_if(held_, [this](const std::shared_ptr<Sequence>& sequence) {
-    if (!sequence->leader->prompt_done && !sequence->leader->ended) return false;
-    waiting_.insert(sequence);
-    return true;
-  });
+  const auto is_free = [](const std::shared_ptr<Sequence>& sequence) {
+    return sequence->leader->prompt_done || sequence->leader->ended;
+  };
+  for (const auto& sequence : held_) {
+    if (!is_free(sequence)) continue;
+    looked_at_ = sequence;
+    queue_.push(sequence);
+  }
+  std::erase_if(held_, is_free);
 }
 
 StepPlan Scheduler::plan() {
+  looked_at_ = nullptr;
   release_followers();
-  Draft draft{.entries = {}, .tokens_left = limits_.max_tokens, .rows_left = limits_.max_rows};
+  Draft draft;
+  draft.tokens_left = limits_.max_tokens;
+  draft.rows_left = limits_.max_rows;
   const std::vector<std::shared_ptr<Sequence>> running(running_.begin(), running_.end());
   // One token is kept for the first in order, should it still be computing its prompt.
   const int kept = !running.empty() && !running.front()->decoding() ? 1 : 0;
@@ -91,17 +134,46 @@ StepPlan Scheduler::plan() {
     if (sequence->decoding()) schedule(draft, sequence);
   draft.tokens_left += kept;
   draft.rows_left += kept;
-  for (const auto& sequence : running)
-    if (!sequence->decoding()) schedule(draft, sequence);
-  // After a preemption there is no room for newcomers, and the victim would be the first of them.
-  while (!draft.preempted && !waiting_.empty() && num_running() < limits_.max_seqs && draft.tokens_left > 0) {
-    const std::shared_ptr<Sequence> first = *waiting_.begin();
-    // Preempted while its last step is under way: its tokens are not all known.
-    if (first->steps_under_way > 0 || !admit(draft, first)) break;
-  }
-  check(!draft.entries.empty() || steps_under_way_ > 0 || (running_.empty() && waiting_.empty()),
-        "the first in order always makes progress");
+  draft.streams = !draft.entries.empty();
+  plan_prompts(draft);
+  check(!draft.entries.empty() || steps_under_way_ > 0 || (running_.empty() && queue_.size() == 0),
+        "somebody always makes progress");
+  looked_at_ = nullptr;
   return write_plan(std::move(draft.entries), ledger_);
+}
+
+// Prompts under way and newcomers, in one order: whoever had less goes first, and of equals the one that runs.
+void Scheduler::plan_prompts(Draft& draft) {
+  std::vector<std::shared_ptr<Sequence>> prompts;
+  for (const auto& sequence : running_)
+    if (!sequence->decoding()) prompts.push_back(sequence);
+  const auto goes_before = [](const std::shared_ptr<Sequence>& a, const std::shared_ptr<Sequence>& b) {
+    return had_less(*a, *b) || (!had_less(*b, *a) && ByArrival()(a, b));
+  };
+  bool closed = false;  // to newcomers
+  while (draft.tokens_left > 0 && prompt_chunk(draft, 0, 1) > 0) {
+    // After a preemption there is no room for newcomers, and the victim might be the first of them.
+    closed |= draft.preempted || num_running() >= limits_.max_seqs;
+    const std::shared_ptr<Sequence> newcomer = closed ? nullptr : queue_.front();
+    const auto first = std::min_element(prompts.begin(), prompts.end(), goes_before);
+    if (newcomer && (first == prompts.end() || had_less(*newcomer, **first))) {
+      // Preempted while its last step is under way: its tokens are not all known.
+      closed = newcomer->steps_under_way > 0 || !admit(draft, newcomer);
+    } else if (first != prompts.end()) {
+      schedule(draft, *first);
+      prompts.erase(first);
+    } else {
+      return;
+    }
+  }
+}
+
+// Of the tokens of a prompt from `first` on, those that one step may take.
+int Scheduler::prompt_chunk(const Draft& draft, int first, int wanted) const {
+  if (limits_.max_chunk > 0) wanted = std::min(wanted, limits_.max_chunk);
+  if (limits_.max_itl_ms <= 0 || !draft.streams) return wanted;
+  const int least = std::max(0, kLeastPrompt - static_cast<int>(draft.load.prompt_tokens));
+  return std::min(wanted, std::max(least, cost_.most_tokens(draft.load, first, wanted, limits_.max_itl_ms)));
 }
 
 int Scheduler::chunk_of(const Draft& draft, const Sequence& sequence) const {
@@ -110,6 +182,7 @@ int Scheduler::chunk_of(const Draft& draft, const Sequence& sequence) const {
     count = std::min(count, sequence.job->decode_from - sequence.computed);
   else if (sequence.job)
     count = std::min(count, 1);
+  if (!sequence.decoding()) count = prompt_chunk(draft, sequence.computed, count);
   for (int excess = 1; count > 0 && excess > 0; count -= std::max(excess, 0))
     excess = rows_of(sequence, sequence.computed, count) - draft.rows_left;
   return count;
@@ -117,11 +190,17 @@ int Scheduler::chunk_of(const Draft& draft, const Sequence& sequence) const {
 
 void Scheduler::schedule(Draft& draft, const std::shared_ptr<Sequence>& sequence) {
   if (sequence->cache < 0) return;  // it has just been preempted
+  looked_at_ = sequence;
   const int count = chunk_of(draft, *sequence);
-  if (count <= 0 || !make_room(draft, sequence, count)) return;
+  if (count > 0 && make_room(draft, sequence, count)) take(draft, sequence, count);
+}
+
+void Scheduler::take(Draft& draft, const std::shared_ptr<Sequence>& sequence, int count) {
+  draft.entries.push_back({sequence, sequence->computed, count});
   draft.tokens_left -= count;
   draft.rows_left -= rows_of(*sequence, sequence->computed, count);
-  draft.entries.push_back({sequence, sequence->computed, count});
+  add_load(draft.load, sequence->computed, count);
+  FairQueue::charge(*sequence, sequence->computed, sequence->computed + count);
 }
 
 // Takes pages from those behind in the order, the last one first. A sequence that finds nobody behind it keeps what it
@@ -133,26 +212,24 @@ bool Scheduler::make_room(Draft& draft, const std::shared_ptr<Sequence>& sequenc
       check(running_.size() > 1, "one sequence alone always fits");
       return false;
     }
-    preempt(draft, last);
+    std::erase_if(draft.entries, [&](const PlannedSequence& entry) {
+      if (entry.sequence != last) return false;
+      draft.tokens_left += entry.count;
+      draft.rows_left += rows_of(*last, entry.first, entry.count);
+      return true;
+    });
+    draft.preempted = true;
+    preempt(last);
   }
   return true;
 }
 
-void Scheduler::preempt(Draft& draft, const std::shared_ptr<Sequence>& victim) {
-  log::info(
-      "preempted",
-      {{"id", victim->id}, {"tokens", victim->computed}, {"running", num_running() - 1}, {"waiting", num_waiting()}});
+// Takes no memory: it must not fail.
+void Scheduler::preempt(const std::shared_ptr<Sequence>& victim) {
+  tell_preempted(*victim, num_running() - 1, num_waiting());
   ++counts_.preemptions;
-  draft.preempted = true;
-  std::erase_if(draft.entries, [&](const PlannedSequence& entry) {
-    if (entry.sequence != victim) return false;
-    draft.tokens_left += entry.count;
-    draft.rows_left += rows_of(*victim, entry.first, entry.count);
-    return true;
-  });
   close_cache(*victim);
-  running_.erase(victim);
-  waiting_.insert(victim);
+  queue_.push(running_.extract(victim));
 }
 
 void Scheduler::open_cache(Sequence& sequence) {
@@ -196,6 +273,7 @@ bool Scheduler::has_room(const Sequence& newcomer) const {
 }
 
 bool Scheduler::admit(Draft& draft, const std::shared_ptr<Sequence>& sequence) {
+  looked_at_ = sequence;
   open_cache(*sequence);
   const int count = chunk_of(draft, *sequence);
   const bool alone = running_.empty();
@@ -204,17 +282,14 @@ bool Scheduler::admit(Draft& draft, const std::shared_ptr<Sequence>& sequence) {
     close_cache(*sequence);
     return false;
   }
-  if (!sequence->admitted_before) {
-    sequence->admitted_before = true;
+  if (!sequence->admitted_before()) {
+    sequence->turn = ++turns_;
     sequence->admitted = std::chrono::steady_clock::now();
     sequence->cached_tokens = sequence->computed;
     counts_.cached_prompt_tokens += static_cast<std::uint64_t>(sequence->computed);
   }
-  waiting_.erase(sequence);
-  running_.insert(sequence);
-  draft.tokens_left -= count;
-  draft.rows_left -= rows_of(*sequence, sequence->computed, count);
-  draft.entries.push_back({sequence, sequence->computed, count});
+  running_.insert(queue_.extract(sequence));
+  take(draft, sequence, count);
   return true;
 }
 
@@ -226,11 +301,32 @@ void Scheduler::advance(const StepPlan& plan) {
     sequence.drawn_row = -1;
     sequence.computed = entry.context();
     if (sequence.computed >= sequence.prompt_size) sequence.prompt_done = true;
-    if (limits_.prefix_caching) sequence.extend_chain(ledger_.page_size());
-    ledger_.commit(sequence.cache, sequence.computed, sequence.chain);
+    publish(sequence);
   }
   for (std::size_t row = 0; row < plan.num_sampled(); ++row)
     plan.sequences[plan.rows[row].entry].sequence->drawn_row = static_cast<int>(row);
+}
+
+void Scheduler::publish(Sequence& sequence) {
+  try {
+    if (limits_.prefix_caching) sequence.extend_chain(ledger_.page_size());
+    ledger_.commit(sequence.cache, sequence.computed, sequence.chain);
+  } catch (const std::bad_alloc&) {
+    ledger_.commit(sequence.cache, sequence.computed, {});  // nobody can share these pages yet
+  }
+}
+
+void Scheduler::measured(const StepPlan& plan, double milliseconds) {
+  if (limits_.max_itl_ms <= 0) return;
+  StepLoad load;
+  for (const PlannedSequence& entry : plan.sequences) add_load(load, entry.first, entry.count);
+  // Of steps without prompts there are so many that the others would be forgotten.
+  if (load.prompt_tokens > 0) cost_.observe(load, milliseconds);
+}
+
+std::shared_ptr<Sequence> Scheduler::blamed() const {
+  if (looked_at_ && !looked_at_->ended) return looked_at_;
+  return running_.empty() ? queue_.front() : *running_.rbegin();
 }
 
 void Scheduler::settle(const StepPlan& plan) {

@@ -76,6 +76,7 @@ std::vector<std::shared_ptr<Sequence>> make_sequences(Request request, const Seq
     auto sequence = std::make_shared<Sequence>();
     sequence->id = request.id.empty() ? "request-" + std::to_string(source.number) : request.id;
     sequence->priority = request.priority;
+    sequence->caller = request.caller;
     sequence->number = source.number;
     sequence->index = index;
     sequence->queue = queue;

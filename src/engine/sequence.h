@@ -35,11 +35,15 @@ struct LogitsJob {
   Status wait();
 };
 
+struct FairAccount;  // engine/fair_queue.h
+
 struct Sequence {
   std::string id;
   int priority = 0;
+  std::string caller;                      // who asked
   std::uint64_t number = 0;                // of the request, in order of arrival
   int index = 0;                           // which of its n
+  std::uint64_t turn = 0;                  // in order of first admission, from 1
   std::shared_ptr<TokenQueue> queue;       // null for a logits job
   std::shared_ptr<LogitsJob> job;          // null for a request
   std::shared_ptr<const Sequence> leader;  // the continuation that computes the shared prompt; null: this one does
@@ -63,8 +67,9 @@ struct Sequence {
   int rows_done = 0;        // positions whose extra row (prompt logprobs, logits) was delivered
   int cached_tokens = 0;    // of the prompt, found in the cache at first admission
   std::chrono::steady_clock::time_point submitted, admitted;  // admitted: for the first time
-  bool admitted_before = false;
-  bool prompt_done = false;  // the whole prompt was in the cache once
+  FairAccount* account = nullptr;                             // the caller's, while the scheduler has the sequence
+  int charged = 0;                                            // tokens that the caller's account was charged with
+  bool prompt_done = false;                                   // the whole prompt was in the cache once
   bool ended = false;
   bool first_event = true;
 
@@ -80,8 +85,8 @@ struct Sequence {
   int extra_rows_end() const { return job ? size() : prompt_logprobs ? prompt_size - 1 : 0; }
   bool cancelled() const { return queue && queue->cancelled(index); }
 
-  // Smaller runs first.
-  std::tuple<int, std::uint64_t, int> rank() const { return {priority, number, index}; }
+  bool admitted_before() const { return turn > 0; }
+  std::tuple<std::uint64_t, int> arrival() const { return {number, index}; }
 
   // Names all full pages of the tokens there are.
   void extend_chain(int page_size);
@@ -90,12 +95,6 @@ struct Sequence {
   TokenEvent accept(std::int32_t token, std::optional<TokenLogprobs> token_logprobs);
   // The last event of a sequence that ends for another reason than its tokens.
   TokenEvent end_event(FinishReason reason, const std::string& failure) const;
-};
-
-struct SequenceOrder {
-  bool operator()(const std::shared_ptr<Sequence>& a, const std::shared_ptr<Sequence>& b) const {
-    return a->rank() < b->rank();
-  }
 };
 
 struct SequenceSource {

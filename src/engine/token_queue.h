@@ -1,10 +1,12 @@
 // TokenQueue: the meeting place of the engine's thread and one reader of a request: events one way, cancellation the
-// other. It outlives both ends. It holds at most n * (max_tokens + 1) events, so it needs no other bound.
+// other. It outlives both ends. It holds at most n * (max_tokens + 1) events, so it needs no other bound; for readers
+// that are slow a mere token takes 16 bytes.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -35,10 +37,19 @@ class TokenQueue {
   void cancel_index(int index);
 
  private:
+  struct Entry {
+    std::int32_t token = 0;
+    int index = 0;  // kWhole: it is the next of whole_
+    std::chrono::steady_clock::time_point when;
+  };
+  void keep(TokenEvent event);
+  TokenEvent take();
+
   std::vector<std::atomic<bool>> cancelled_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<TokenEvent> events_;
+  std::deque<Entry> entries_;
+  std::deque<TokenEvent> whole_;  // those that are more than a token
   std::function<void()> wake_;
   std::vector<bool> finished_;  // by the engine
   std::vector<bool> lost_;      // finished without an event: memory ran out

@@ -6,12 +6,52 @@
 #include "engine/token_queue.h"
 
 namespace octavo {
+namespace {
+
+constexpr int kWhole = -1;
+
+bool is_mere_token(const TokenEvent& event) {
+  return event.token && !event.logprobs && !event.finish && !event.stop_token && event.failure.empty() &&
+         event.prompt_logprobs.empty() && event.cached_tokens == 0 && event.queue_seconds == 0;
+}
+
+}  // namespace
 
 TokenQueue::TokenQueue(int num_continuations)
     : cancelled_(static_cast<std::size_t>(num_continuations)),
       finished_(static_cast<std::size_t>(num_continuations)),
       lost_(static_cast<std::size_t>(num_continuations)),
       open_(num_continuations) {}
+
+// Throws where there is no memory, and has then kept nothing.
+void TokenQueue::keep(TokenEvent event) {
+  if (is_mere_token(event)) {
+    entries_.push_back({*event.token, event.index, event.when});
+    return;
+  }
+  whole_.push_back(std::move(event));
+  try {
+    entries_.push_back({.token = 0, .index = kWhole, .when = {}});
+  } catch (const std::bad_alloc&) {
+    whole_.pop_back();
+    throw;
+  }
+}
+
+TokenEvent TokenQueue::take() {
+  const Entry entry = entries_.front();
+  entries_.pop_front();
+  TokenEvent event;
+  if (entry.index == kWhole) {
+    event = std::move(whole_.front());
+    whole_.pop_front();
+  } else {
+    event.token = entry.token;
+    event.index = entry.index;
+    event.when = entry.when;
+  }
+  return event;
+}
 
 void TokenQueue::push(TokenEvent event) {
   {
@@ -21,7 +61,7 @@ void TokenQueue::push(TokenEvent event) {
     finished_[index] = event.finish.has_value();
     event.when = std::chrono::steady_clock::now();
     try {
-      events_.push_back(std::move(event));
+      keep(std::move(event));
     } catch (const std::bad_alloc&) {
       finished_[index] = true;
       lost_[index] = true;
@@ -37,9 +77,8 @@ std::optional<TokenEvent> TokenQueue::next(std::optional<std::chrono::steady_clo
   std::unique_lock lock(mutex_);
   timed_out = false;
   for (;;) {
-    if (!events_.empty()) {
-      TokenEvent event = std::move(events_.front());
-      events_.pop_front();
+    if (!entries_.empty()) {
+      TokenEvent event = take();
       if (event.finish) --open_;
       return event;
     }
@@ -56,7 +95,7 @@ std::optional<TokenEvent> TokenQueue::next(std::optional<std::chrono::steady_clo
     }
     if (!deadline) {
       changed_.wait(lock);
-    } else if (changed_.wait_until(lock, *deadline) == std::cv_status::timeout && events_.empty()) {
+    } else if (changed_.wait_until(lock, *deadline) == std::cv_status::timeout && entries_.empty()) {
       timed_out = true;
       return std::nullopt;
     }
@@ -66,7 +105,7 @@ std::optional<TokenEvent> TokenQueue::next(std::optional<std::chrono::steady_clo
 void TokenQueue::on_event(std::function<void()> wake) {
   const std::lock_guard lock(mutex_);
   wake_ = std::move(wake);
-  if (wake_ && !events_.empty()) wake_();
+  if (wake_ && !entries_.empty()) wake_();
 }
 
 void TokenQueue::cancel() {

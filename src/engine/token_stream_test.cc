@@ -68,6 +68,42 @@ TEST(TokenStream, AReaderOfManyIsWokenWithoutWaiting) {
   EXPECT_EQ(woken, 11) << "nobody is woken after the stream is gone";
 }
 
+// Mere tokens and events that are more, kept apart, come out in the order in which they went in, and whole.
+TEST(TokenStream, KeepsOrderAndAllThatEventsSay) {
+  const auto queue = std::make_shared<TokenQueue>(2);
+  const auto stream = make_token_stream(queue);
+  for (int i = 0; i < 100; ++i) {
+    TokenEvent event = token_event(i % 2, i);
+    if (i % 7 == 0) event.logprobs = TokenLogprobs{.logprob = -0.5f * static_cast<float>(i), .rank = i, .top = {}};
+    if (i < 2) event.cached_tokens = 10 + i;
+    if (i == 1) event.queue_seconds = 0.25;
+    queue->push(std::move(event));
+  }
+  TokenEvent end;
+  end.index = 1;
+  end.stop_token = 9;
+  end.finish = FinishReason::stop;
+  queue->push(end);
+  std::chrono::steady_clock::time_point before;
+  for (int i = 0; i < 100; ++i) {
+    const auto event = stream->next();
+    ASSERT_TRUE(event);
+    EXPECT_EQ(event->index, i % 2);
+    EXPECT_EQ(event->token, i);
+    EXPECT_EQ(event->logprobs.has_value(), i % 7 == 0);
+    EXPECT_EQ(event->logprobs ? event->logprobs->rank : i, i);
+    EXPECT_EQ(event->cached_tokens, i < 2 ? 10 + i : 0);
+    EXPECT_EQ(event->queue_seconds, i == 1 ? 0.25 : 0);
+    EXPECT_GE(event->when, before);
+    before = event->when;
+  }
+  const auto last = stream->next();
+  ASSERT_TRUE(last);
+  EXPECT_FALSE(last->token);
+  EXPECT_EQ(last->stop_token, 9);
+  EXPECT_EQ(last->finish, FinishReason::stop);
+}
+
 TEST(TokenStream, AWaitingReaderIsWoken) {
   const auto queue = std::make_shared<TokenQueue>(1);
   const auto stream = make_token_stream(queue);

@@ -1,7 +1,7 @@
 #include "kv/ledger.h"
 
 #include <algorithm>
-#include <deque>
+#include <utility>
 
 #include "base/check.h"
 #include "kv/page_pool.h"
@@ -26,7 +26,8 @@ struct Sequence {
   int reserved = 0;       // tokens that may be written
   int num_published = 0;  // pages of the chain already offered to the index
   bool publishes = true;
-  std::vector<Table> tables;  // per pool
+  std::vector<Table> tables;    // per pool
+  std::int32_t next_free = -1;  // slot, while this one is free
 };
 
 }  // namespace
@@ -36,7 +37,9 @@ struct KvLedger::State {
   bool prefix_caching = false;
   std::vector<PagePool> pools;
   std::vector<Sequence> sequences;
-  std::deque<std::uint32_t> free_slots;  // the slot that died first lives again first
+  // The slot that died first lives again first. Linked, so that giving one back takes no memory.
+  std::int32_t first_free = -1;
+  std::int32_t last_free = -1;
 
   Sequence& at(SequenceId id);
   int first_needed_page(const PoolSpec& spec, int length) const;
@@ -142,17 +145,18 @@ int KvLedger::num_pools() const { return static_cast<int>(state_->pools.size());
 PoolUse KvLedger::use(int pool) const { return state_->pools.at(static_cast<std::size_t>(pool)).use(); }
 
 SequenceId KvLedger::open() {
-  std::size_t slot = state_->sequences.size();
-  if (state_->free_slots.empty()) {
+  std::vector<Table> tables(state_->pools.size());
+  auto slot = static_cast<std::size_t>(state_->first_free);
+  if (state_->first_free < 0) {
+    slot = state_->sequences.size();
     check(slot < kMaxSlots, "more sequences are open than the ledger can name");
     state_->sequences.emplace_back();
   } else {
-    slot = state_->free_slots.front();
-    state_->free_slots.pop_front();
+    state_->first_free = state_->sequences[slot].next_free;
+    if (state_->first_free < 0) state_->last_free = -1;
   }
   const std::uint32_t generation = state_->sequences[slot].generation;
-  state_->sequences[slot] = Sequence{.open = true, .generation = generation, .tables = {}};
-  state_->sequences[slot].tables.resize(state_->pools.size());
+  state_->sequences[slot] = Sequence{.open = true, .generation = generation, .tables = std::move(tables)};
   return static_cast<SequenceId>(generation << kSlotBits | static_cast<std::uint32_t>(slot));
 }
 
@@ -166,7 +170,12 @@ void KvLedger::close(SequenceId id) {
   }
   const std::uint32_t generation = (sequence.generation + 1) & kGenerationMask;
   sequence = Sequence{.open = false, .generation = generation, .tables = {}};
-  state_->free_slots.push_back(static_cast<std::uint32_t>(id) & (kMaxSlots - 1));
+  const auto slot = static_cast<std::int32_t>(static_cast<std::uint32_t>(id) & (kMaxSlots - 1));
+  if (state_->last_free < 0)
+    state_->first_free = slot;
+  else
+    state_->sequences[static_cast<std::size_t>(state_->last_free)].next_free = slot;
+  state_->last_free = slot;
 }
 
 int KvLedger::reuse(SequenceId id, std::span<const PageHash> chain, int max_tokens) {
@@ -190,9 +199,15 @@ bool KvLedger::can_extend(SequenceId id, int tokens) const {
 bool KvLedger::extend(SequenceId id, int tokens) {
   if (!can_extend(id, tokens)) return false;
   Sequence& sequence = state_->at(id);
-  for (std::size_t pool = 0; pool < state_->pools.size(); ++pool)
-    for (std::int64_t missing = state_->pages_missing(sequence, pool, tokens); missing > 0; --missing)
-      sequence.tables[pool].pages.push_back(state_->pools[pool].take());
+  for (std::size_t pool = 0; pool < state_->pools.size(); ++pool) {
+    std::vector<std::int32_t>& pages = sequence.tables[pool].pages;
+    const std::int64_t missing = state_->pages_missing(sequence, pool, tokens);
+    // Room in the table before a page is taken, or the page would be lost where no memory is found. Doubled, so that a
+    // long sequence's table is not copied for every page.
+    const std::size_t wanted = pages.size() + static_cast<std::size_t>(missing);
+    if (wanted > pages.capacity()) pages.reserve(std::max(wanted, 2 * pages.capacity()));
+    for (std::int64_t i = 0; i < missing; ++i) pages.push_back(state_->pools[pool].take());
+  }
   sequence.reserved = std::max(sequence.reserved, sequence.committed + tokens);
   return true;
 }
@@ -261,11 +276,14 @@ void KvLedger::check_invariants() const {
     state_->pools[pool].check_invariants(holders);
   }
   std::size_t num_open = 0;
+  std::size_t num_free = 0;
+  for (std::int32_t slot = state_->first_free; slot >= 0; ++num_free)
+    slot = state_->sequences[static_cast<std::size_t>(slot)].next_free;
   for (const Sequence& sequence : state_->sequences) {
     if (sequence.open) ++num_open;
     check(sequence.committed <= sequence.reserved, "nothing is committed without room");
   }
-  check(num_open + state_->free_slots.size() == state_->sequences.size(), "a slot is open or free");
+  check(num_open + num_free == state_->sequences.size(), "a slot is open or free");
 }
 
 }  // namespace octavo
