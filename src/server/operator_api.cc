@@ -57,7 +57,7 @@ void add_operator_routes(Router& router, Service& service) {
                 exchange->respond({});
               }});
   router.add({"GET", "/recent", [&service](const std::shared_ptr<Exchange>& exchange) {
-                exchange->respond(json_response(service.recent.json()));
+                exchange->respond({.status = 200, .body = service.recent.text()});
               }});
   router.add({"GET", "/kv_event_sources", [](const std::shared_ptr<Exchange>& exchange) {
                 exchange->respond(json_response(OrderedJson::array()));

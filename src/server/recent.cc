@@ -13,6 +13,15 @@ double rounded(double value) {
   return unit < 1 ? std::round(value / unit) / std::round(1 / unit) : std::round(value);
 }
 
+OrderedJson quantiles_json(const DurationSpread& spread) {
+  const auto half = spread.quantile(0.5), most = spread.quantile(0.99);
+  if (!half) return {};
+  OrderedJson json;
+  json["p50"] = rounded(*half);
+  json["p99"] = rounded(*most);
+  return json;
+}
+
 }  // namespace
 
 void DurationSpread::observe(double seconds) {
@@ -37,27 +46,11 @@ std::optional<double> DurationSpread::quantile(double share) const {
 }
 
 void Recent::tick(Clock::time_point now, const EngineStats& stats, int waiting) {
+  if (now - step_began_ < kStep) return;
   const std::uint64_t computed = stats.prompt_tokens - stats.cached_prompt_tokens;
-  if (step_began_ && now - *step_began_ < kStep) return;
-  if (step_began_) {
-    const double seconds = std::chrono::duration<double>(now - *step_began_).count();
-    const auto rate = [&](std::uint64_t then, std::uint64_t here) {
-      return static_cast<double>(here - then) / seconds;
-    };
-    Sample sample;
-    sample.time =
-        std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-    sample.running = stats.running;
-    sample.waiting = waiting;
-    if (stats.pages_total > 0)
-      sample.cache_usage = static_cast<double>(stats.pages_held) / static_cast<double>(stats.pages_total);
-    sample.generated_per_second = rate(generated_, stats.generated_tokens);
-    sample.computed_per_second = rate(computed_, computed);
-    sample.first_token = quantiles_of(first_);
-    sample.next_token = quantiles_of(next_);
-    samples_.push_back(sample);
-    if (samples_.size() > kSteps) samples_.pop_front();
-  }
+  const double seconds = std::chrono::duration<double>(now - step_began_).count();
+  rows_.push_back(to_text(row(seconds, stats, computed, waiting)));
+  if (rows_.size() > kSteps) rows_.pop_front();
   step_began_ = now;
   generated_ = stats.generated_tokens;
   computed_ = computed;
@@ -65,36 +58,32 @@ void Recent::tick(Clock::time_point now, const EngineStats& stats, int waiting) 
   next_.clear();
 }
 
-Recent::Quantiles Recent::quantiles_of(const DurationSpread& spread) {
-  return {.half = spread.quantile(0.5), .most = spread.quantile(0.99)};
+OrderedJson Recent::row(double seconds, const EngineStats& stats, std::uint64_t computed, int waiting) const {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto rate = [&](std::uint64_t then, std::uint64_t here) {
+    return rounded(static_cast<double>(here - then) / seconds);
+  };
+  OrderedJson row;
+  row["time"] = std::chrono::duration_cast<std::chrono::seconds>(now).count();
+  row["running"] = stats.running;
+  row["waiting"] = waiting;
+  const double total = static_cast<double>(std::max<std::int64_t>(stats.pages_total, 1));
+  row["kv_cache_usage"] = rounded(static_cast<double>(stats.pages_held) / total);
+  row["generated_tokens_per_second"] = rate(generated_, stats.generated_tokens);
+  row["computed_prompt_tokens_per_second"] = rate(computed_, computed);
+  row["time_to_first_token"] = quantiles_json(first_);
+  row["inter_token_latency"] = quantiles_json(next_);
+  return row;
 }
 
-OrderedJson Recent::json_of(const Quantiles& quantiles) {
-  if (!quantiles.half) return {};
-  OrderedJson json;
-  json["p50"] = rounded(*quantiles.half);
-  json["p99"] = rounded(*quantiles.most);
-  return json;
-}
-
-OrderedJson Recent::json() const {
-  OrderedJson json;
-  json["step_seconds"] = kStep.count();
-  json["steps_kept"] = kSteps;
-  json["samples"] = OrderedJson::array();
-  for (const Sample& sample : samples_) {
-    OrderedJson row;
-    row["time"] = sample.time;
-    row["running"] = sample.running;
-    row["waiting"] = sample.waiting;
-    row["kv_cache_usage"] = rounded(sample.cache_usage);
-    row["generated_tokens_per_second"] = rounded(sample.generated_per_second);
-    row["computed_prompt_tokens_per_second"] = rounded(sample.computed_per_second);
-    row["time_to_first_token"] = json_of(sample.first_token);
-    row["inter_token_latency"] = json_of(sample.next_token);
-    json["samples"].push_back(std::move(row));
+std::string Recent::text() const {
+  std::string text = "{\"step_seconds\":" + std::to_string(kStep.count());
+  text += ",\"steps_kept\":" + std::to_string(kSteps) + ",\"samples\":[";
+  for (const std::string& row : rows_) {
+    if (&row != &rows_.front()) text += ',';
+    text += row;
   }
-  return json;
+  return text + "]}";
 }
 
 }  // namespace octavo

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <string>
 
 #include "base/json.h"
 #include "engine/engine.h"
@@ -34,29 +35,21 @@ class Recent {
   static constexpr std::chrono::seconds kStep{5};
   static constexpr std::size_t kSteps = 180;
 
+  explicit Recent(Clock::time_point now) : step_began_(now) {}
+
   void first_token(double seconds) { first_.observe(seconds); }
   void next_token(double seconds) { next_.observe(seconds); }
 
   // To be called more often than once a step; `waiting` are the requests that wait anywhere.
   void tick(Clock::time_point now, const EngineStats& stats, int waiting);
-  OrderedJson json() const;  // oldest first
+  std::string text() const;  // JSON, the oldest step first
 
  private:
-  struct Quantiles {
-    std::optional<double> half, most;  // the 50th and the 99th of a hundred
-  };
-  struct Sample {
-    std::int64_t time = 0;  // its end, in seconds since 1970
-    int running = 0, waiting = 0;
-    double cache_usage = 0, generated_per_second = 0, computed_per_second = 0;
-    Quantiles first_token, next_token;
-  };
-  static Quantiles quantiles_of(const DurationSpread& spread);
-  static OrderedJson json_of(const Quantiles& quantiles);
+  OrderedJson row(double seconds, const EngineStats& stats, std::uint64_t computed, int waiting) const;
 
   DurationSpread first_, next_;
-  std::deque<Sample> samples_;
-  std::optional<Clock::time_point> step_began_;
+  std::deque<std::string> rows_;  // written once: to be asked costs no more than to copy them
+  Clock::time_point step_began_;
   std::uint64_t generated_ = 0, computed_ = 0;  // when the step began
 };
 

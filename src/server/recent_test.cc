@@ -14,6 +14,12 @@ Recent::Clock::time_point at_seconds(double seconds) {
       std::chrono::duration_cast<Recent::Clock::duration>(std::chrono::duration<double>(seconds)));
 }
 
+OrderedJson samples_of(const Recent& recent) {
+  const OrderedJson json = OrderedJson::parse(recent.text());
+  EXPECT_EQ(json["step_seconds"], 5);
+  return json["samples"];
+}
+
 TEST(DurationSpread, QuantilesAreWithinFivePercentOfSortedValues) {
   std::mt19937_64 random(7);
   for (const double middle : {0.0004, 0.02, 1.5, 200.0}) {
@@ -38,13 +44,11 @@ TEST(DurationSpread, TakesWhateverAClockSays) {
 }
 
 TEST(Recent, OneSampleAStepWithRatesOfThatStep) {
-  Recent recent;
+  Recent recent(at_seconds(100));
   EngineStats stats;
   stats.running = 3;
   stats.pages_total = 200;
   stats.pages_held = 50;
-  recent.tick(at_seconds(100), stats, 0);
-  EXPECT_EQ(recent.json()["samples"].size(), 0u);
   stats.generated_tokens = 400;
   stats.prompt_tokens = 1000;
   stats.cached_prompt_tokens = 200;
@@ -52,9 +56,9 @@ TEST(Recent, OneSampleAStepWithRatesOfThatStep) {
   recent.next_token(0.5);
   recent.first_token(0.3);
   recent.tick(at_seconds(104.9), stats, 2);
-  EXPECT_EQ(recent.json()["samples"].size(), 0u);
+  EXPECT_EQ(samples_of(recent).size(), 0u);
   recent.tick(at_seconds(105), stats, 2);
-  const OrderedJson row = recent.json()["samples"].at(0);
+  const OrderedJson row = samples_of(recent).at(0);
   EXPECT_EQ(row["running"], 3);
   EXPECT_EQ(row["waiting"], 2);
   EXPECT_DOUBLE_EQ(row["kv_cache_usage"], 0.25);
@@ -66,11 +70,11 @@ TEST(Recent, OneSampleAStepWithRatesOfThatStep) {
 }
 
 TEST(Recent, AQuietStepHasNoDurationsAndOldStepsAreForgotten) {
-  Recent recent;
+  Recent recent(at_seconds(-5));
   EngineStats stats;
   recent.first_token(0.3);
   for (int i = 0; i <= 400; ++i) recent.tick(at_seconds(5.0 * i), stats, i);
-  const OrderedJson samples = recent.json()["samples"];
+  const OrderedJson samples = samples_of(recent);
   ASSERT_EQ(samples.size(), Recent::kSteps);
   EXPECT_TRUE(samples.back()["time_to_first_token"].is_null());
   EXPECT_TRUE(samples.back()["inter_token_latency"].is_null());

@@ -21,6 +21,7 @@ Service::Service(Engine& served_engine, const Words& served_words, HttpServer& h
       access(std::move(access_rules)),
       admission(limits),
       metrics(served_words.names.front(), served_words.max_model_len),
+      recent(std::chrono::steady_clock::now()),
       policy(service_policy),
       max_running(limits.max_running),
       started(std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
