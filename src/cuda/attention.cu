@@ -23,11 +23,13 @@ const float* given_scales(const KvView& kv, int segment) {
   return kv.scales[segment];
 }
 
-AttentionParams params_of(const AttentionArgs& args, const PagePlan& plan) {
+AttentionParams params_of(const AttentionArgs& args, const PagePlan& plan, const RowLaunch& launch) {
   const KvFormat& format = args.kv.format;
   const Tensor& q = args.query.values;
   check(q.dtype() == DType::bf16 && args.out.dtype() == DType::bf16 && q.stride(2) == 1 && args.out.stride(2) == 1,
         "queries and results are rows of bfloat16");
+  check(q.stride(0) % 8 == 0 && q.stride(1) % 8 == 0 && reinterpret_cast<std::uintptr_t>(q.raw()) % 16 == 0,
+        "rows of queries begin at multiples of 16 bytes");
   check(q.size(2) == format.segments[0].width && q.size(1) % format.segments[0].heads == 0,
         "queries do not have the shape that query_spec() says");
   check(args.out.size(0) == q.size(0) && args.out.size(1) == q.size(1) && args.out.size(2) == q.size(2),
@@ -59,22 +61,25 @@ AttentionParams params_of(const AttentionArgs& args, const PagePlan& plan) {
   p.q_heads = static_cast<std::int32_t>(q.size(1));
   p.kv_heads = format.segments[0].heads;
   p.group = p.q_heads / p.kv_heads;
-  p.plan = plan.view();
+  p.plan = plan.view(*launch.row);
   return p;
 }
 
 // Blocks that stay and walk over the list, so the grid is the same whatever its length.
 void launch_decode(cudaStream_t stream, const RowLaunch& launch, int num_decodes, const PagePlan& plan,
                    const AttentionParams& p) {
-  const int parts = p.kv_heads * ((p.group + kDecodeRows - 1) / kDecodeRows);
+  const int parts = p.kv_heads * ((p.group + launch.row->tile_rows - 1) / launch.row->tile_rows);
   const int grid = std::min(num_decodes * kMaxSplits * parts, plan.num_processors() * launch.blocks);
   launch.row->kernel<<<grid, launch.row->threads, launch.shared_bytes, stream>>>(p);
 }
 
 void launch_prefill(cudaStream_t stream, const RowLaunch& launch, const BatchView& batch, const PagePlan& plan,
                     const AttentionParams& p) {
-  const int tiles = plan.max_prefills(batch.num_tokens - batch.num_decodes, batch.num_seqs - batch.num_decodes);
-  launch.row->kernel<<<dim3(p.kv_heads, tiles), launch.row->threads, launch.shared_bytes, stream>>>(p);
+  const int tiles = plan.max_prefills(batch.num_tokens - batch.num_decodes, batch.num_seqs - batch.num_decodes,
+                                      launch.row->tile_rows);
+  const dim3 grid = launch.row->stays ? dim3(std::min(p.kv_heads * tiles, plan.num_processors() * launch.blocks))
+                                      : dim3(p.kv_heads, tiles);
+  launch.row->kernel<<<grid, launch.row->threads, launch.shared_bytes, stream>>>(p);
 }
 
 }  // namespace
@@ -98,8 +103,8 @@ Status supports(const AttentionShape& shape) {
 QuerySpec query_spec(const KvFormat&) { return {.dtype = DType::bf16, .width_factor = 1, .has_scale = false}; }
 
 Result<std::unique_ptr<AttentionPlan>> make_plan(Device& device, const AttentionShape& shape, int max_seqs,
-                                                 int max_tokens) {
-  OCTAVO_TRY(auto plan, PagePlan::create(device, shape, max_seqs, max_tokens));
+                                                 int max_tokens, bool deterministic) {
+  OCTAVO_TRY(auto plan, PagePlan::create(device, shape, max_seqs, max_tokens, deterministic));
   return std::unique_ptr<AttentionPlan>(std::move(plan));
 }
 
@@ -109,11 +114,16 @@ void plan_attention(cudaStream_t stream, const PlanAttentionArgs& args) {
 
 void attention(cudaStream_t stream, const AttentionArgs& args) {
   const auto& plan = static_cast<const PagePlan&>(args.plan);
-  const AttentionParams p = params_of(args, plan);
   const KvFormat& format = args.kv.format;
   const BatchView& batch = args.batch;
-  if (batch.num_decodes > 0) launch_decode(stream, plan.launch(format, Phase::decode), batch.num_decodes, plan, p);
-  if (batch.num_seqs > batch.num_decodes) launch_prefill(stream, plan.launch(format, Phase::prefill), batch, plan, p);
+  if (batch.num_decodes > 0) {
+    const RowLaunch& launch = plan.launch(format, Phase::decode);
+    launch_decode(stream, launch, batch.num_decodes, plan, params_of(args, plan, launch));
+  }
+  if (batch.num_seqs > batch.num_decodes) {
+    const RowLaunch& launch = plan.launch(format, Phase::prefill);
+    launch_prefill(stream, launch, batch, plan, params_of(args, plan, launch));
+  }
 }
 
 }  // namespace octavo::cuda

@@ -9,6 +9,7 @@ namespace octavo::cuda {
 
 constexpr int kMaxSplits = 32;
 constexpr int kDecodeRows = 16;
+constexpr int kMaxTileSizes = 2;  // of tiles of rows, among the kernels of one head size
 
 struct alignas(16) DecodeItem {
   std::int32_t seq;      // and its row
@@ -30,6 +31,7 @@ struct PlanView {
   float* partial = nullptr;              // [seq, split, q_head, width]
   float2* partial_sums = nullptr;        // [seq, split, q_head]: maximum, sum
   std::uint32_t* arrivals = nullptr;     // [seq, kv_head, tile of rows], zero between launches
+  std::uint32_t* tickets = nullptr;      // tiles drawn, blocks that found none; zero between launches
 };
 
 }  // namespace octavo::cuda

@@ -18,10 +18,10 @@ struct PlanParams {
   std::int32_t num_decodes;
   std::int32_t group;
   std::int32_t window;
-  std::int32_t tile_rows;
   DecodeItem* decodes;
-  PrefillItem* prefills;
-  std::int32_t* counts;
+  std::int32_t tile_rows[kMaxTileSizes];
+  PrefillItem* prefills[kMaxTileSizes];
+  std::int32_t* counts;  // decodes and prefills, for each size of tiles
 };
 
 struct SplitOfContext {
@@ -70,23 +70,32 @@ __device__ void list_decode(const PlanParams& p, std::int32_t seq, std::int32_t 
 
 __global__ void plan_kernel(const PlanParams p) {
   __shared__ std::int32_t shared[kPlanThreads];
-  std::int32_t decodes = 0, prefills = 0;
+  std::int32_t decodes = 0, prefills[kMaxTileSizes] = {};
   for (std::int32_t base = 0; base < p.num_seqs; base += kPlanThreads) {
     const std::int32_t seq = base + threadIdx.x;
     const bool exists = seq < p.num_seqs;
     const std::int32_t rows = exists ? (p.query_start[seq + 1] - p.query_start[seq]) * p.group : 0;
-    const std::int32_t tiles = seq >= p.num_decodes ? (rows + p.tile_rows - 1) / p.tile_rows : 0;
     const std::int32_t splits = exists && seq < p.num_decodes ? SplitOfContext(p.context[seq], p.window).count() : 0;
     std::int32_t all = 0;
     const std::int32_t at = decodes + sum_before(splits, shared, all);
     decodes += all;
     if (splits > 0) list_decode(p, seq, at);
-    const std::int32_t tile_at = prefills + sum_before(tiles, shared, all);
-    prefills += all;
-    for (std::int32_t i = 0; i < tiles; ++i) p.prefills[tile_at + i] = {seq, (tiles - 1 - i) * p.tile_rows};
+#pragma unroll
+    for (int size = 0; size < kMaxTileSizes; ++size) {
+      const std::int32_t tile_rows = p.tile_rows[size];
+      if (tile_rows == 0) continue;
+      const std::int32_t tiles = seq >= p.num_decodes ? (rows + tile_rows - 1) / tile_rows : 0;
+      const std::int32_t tile_at = prefills[size] + sum_before(tiles, shared, all);
+      prefills[size] += all;
+      for (std::int32_t i = 0; i < tiles; ++i) p.prefills[size][tile_at + i] = {seq, (tiles - 1 - i) * tile_rows};
+    }
   }
-  if (threadIdx.x == 0) p.counts[0] = decodes;
-  if (threadIdx.x == 0) p.counts[1] = prefills;
+  if (threadIdx.x != 0) return;
+#pragma unroll
+  for (int size = 0; size < kMaxTileSizes; ++size) {
+    p.counts[2 * size] = decodes;
+    p.counts[2 * size + 1] = prefills[size];
+  }
 }
 
 Status allocate(Device& device, Buffer& buffer, std::size_t bytes) {
@@ -97,26 +106,36 @@ Status allocate(Device& device, Buffer& buffer, std::size_t bytes) {
 }  // namespace
 
 Result<std::unique_ptr<PagePlan>> PagePlan::create(Device& device, const AttentionShape& shape, int max_seqs,
-                                                   int max_tokens) {
+                                                   int max_tokens, bool deterministic) {
   auto plan = std::unique_ptr<PagePlan>(new PagePlan(shape, max_seqs, max_tokens));
   int ordinal = 0;
   octavo::check(
       cudaGetDevice(&ordinal) == cudaSuccess &&
           cudaDeviceGetAttribute(&plan->num_processors_, cudaDevAttrMultiProcessorCount, ordinal) == cudaSuccess,
       "a plan is made where a device is");
-  OCTAVO_TRY(plan->launches_, ready_rows(shape));
-  const auto prefill = std::find_if(plan->launches_.begin(), plan->launches_.end(), [](const RowLaunch& launch) {
-    return launch.row->phase == portable::Phase::prefill;
-  });
-  plan->tile_rows_ = prefill->row->tile_rows;
+  OCTAVO_TRY(plan->launches_, ready_rows(shape, deterministic));
+  for (const RowLaunch& launch : plan->launches_) {
+    auto& sizes = plan->tile_rows_;
+    if (launch.row->phase != portable::Phase::prefill) continue;
+    if (std::find(sizes.begin(), sizes.end(), launch.row->tile_rows) != sizes.end()) continue;
+    const auto place = std::find(sizes.begin(), sizes.end(), 0);
+    octavo::check(place != sizes.end(), "kernels of a head size have two sizes of tiles at most");
+    *place = launch.row->tile_rows;
+  }
   cudaFuncAttributes loaded;  // a kernel is loaded when it is first asked for, and recordings do not allow that
   octavo::check(cudaFuncGetAttributes(&loaded, plan_kernel) == cudaSuccess, "the kernel that plans is there");
   OCTAVO_TRY(plan->reserve(device));
   return {std::move(plan)};
 }
 
-std::int32_t PagePlan::max_prefills(std::int64_t tokens, int num_seqs) const {
-  return static_cast<std::int32_t>(tokens * (q_heads_ / kv_heads_) / tile_rows_) + num_seqs;
+std::int32_t PagePlan::max_prefills(std::int64_t tokens, int num_seqs, std::int32_t tile_rows) const {
+  return tile_rows == 0 ? 0 : static_cast<std::int32_t>(tokens * (q_heads_ / kv_heads_) / tile_rows) + num_seqs;
+}
+
+PrefillItem* PagePlan::list(int i) const {
+  static_assert(kMaxTileSizes == 2);
+  return reinterpret_cast<PrefillItem*>(prefills_.data()) +
+         (i == 0 ? 0 : max_prefills(max_tokens_, max_seqs_, tile_rows_[0]));
 }
 
 const RowLaunch& PagePlan::launch(const KvFormat& format, portable::Phase phase) const {
@@ -131,14 +150,16 @@ const RowLaunch& PagePlan::launch(const KvFormat& format, portable::Phase phase)
 Status PagePlan::reserve(Device& device) {
   const auto seqs = static_cast<std::size_t>(max_seqs_);
   const auto heads = static_cast<std::size_t>(q_heads_);
-  const auto tiles = static_cast<std::size_t>(max_prefills(max_tokens_, max_seqs_));
+  std::size_t tiles = 0;
+  for (const std::int32_t size : tile_rows_)
+    tiles += static_cast<std::size_t>(max_prefills(max_tokens_, max_seqs_, size));
   const std::size_t partials = seqs * kMaxSplits * heads;
   OCTAVO_TRY(allocate(device, decodes_, seqs * kMaxSplits * sizeof(DecodeItem)));
   OCTAVO_TRY(allocate(device, prefills_, tiles * sizeof(PrefillItem)));
-  OCTAVO_TRY(allocate(device, counts_, 2 * sizeof(std::int32_t)));
+  OCTAVO_TRY(allocate(device, counts_, kMaxTileSizes * 2 * sizeof(std::int32_t)));
   OCTAVO_TRY(allocate(device, partial_, partials * static_cast<std::size_t>(image_width(width_)) * sizeof(float)));
   OCTAVO_TRY(allocate(device, partial_sums_, partials * sizeof(float2)));
-  OCTAVO_TRY(allocate(device, arrivals_, seqs * heads * sizeof(std::uint32_t)));
+  OCTAVO_TRY(allocate(device, arrivals_, (seqs * heads + 2) * sizeof(std::uint32_t)));
   device.fill_zero(arrivals_.data(), arrivals_.size());
   return {};
 }
@@ -153,20 +174,22 @@ void PagePlan::make(cudaStream_t stream, const PlanAttentionArgs& args) {
                      .num_decodes = args.batch.num_decodes,
                      .group = q_heads_ / kv_heads_,
                      .window = args.shape.window,
-                     .tile_rows = tile_rows_,
                      .decodes = reinterpret_cast<DecodeItem*>(decodes_.data()),
-                     .prefills = reinterpret_cast<PrefillItem*>(prefills_.data()),
+                     .tile_rows = {tile_rows_[0], tile_rows_[1]},
+                     .prefills = {list(0), list(1)},
                      .counts = reinterpret_cast<std::int32_t*>(counts_.data())};
   plan_kernel<<<1, kPlanThreads, 0, stream>>>(p);
 }
 
-PlanView PagePlan::view() const {
+PlanView PagePlan::view(const portable::KernelRow& row) const {
+  const int size = row.phase == portable::Phase::prefill && row.tile_rows == tile_rows_[1] ? 1 : 0;
   return {.decodes = reinterpret_cast<const DecodeItem*>(decodes_.data()),
-          .prefills = reinterpret_cast<const PrefillItem*>(prefills_.data()),
-          .counts = reinterpret_cast<const std::int32_t*>(counts_.data()),
+          .prefills = list(size),
+          .counts = reinterpret_cast<const std::int32_t*>(counts_.data()) + 2 * size,
           .partial = reinterpret_cast<float*>(partial_.data()),
           .partial_sums = reinterpret_cast<float2*>(partial_sums_.data()),
-          .arrivals = reinterpret_cast<std::uint32_t*>(arrivals_.data())};
+          .arrivals = reinterpret_cast<std::uint32_t*>(arrivals_.data()),
+          .tickets = reinterpret_cast<std::uint32_t*>(arrivals_.data()) + std::size_t(max_seqs_) * q_heads_};
 }
 
 }  // namespace octavo::cuda

@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "cuda/attention_rows.h"
+#include "cuda/sm90/rows.h"
 
 namespace octavo::cuda {
 
@@ -40,6 +41,22 @@ std::span<const KernelRow> table_of(int width, Phase phase, int group, int limit
   const bool narrow =
       tables.wide.empty() || (!tables.narrow.empty() && std::all_of(tables.narrow.begin(), tables.narrow.end(), fits));
   return narrow ? tables.narrow : tables.wide;
+}
+
+// Hopper's own kernels of chunks, where this GPU is one and they serve the shape: they know no cap on scores. Those of
+// decodes are in the table and not chosen yet: no device has shown them right since their ring of pages was mended.
+std::vector<const KernelRow*> hopper_rows(const AttentionShape& shape) {
+  int device = 0, major = 0, minor = 0;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) != cudaSuccess || major != 9 ||
+      minor != 0)
+    return {};
+  std::vector<const KernelRow*> rows;
+  for (const KernelRow& row : sm90::all_rows())
+    if (row.width == shape.format.segments[0].width && row.phase == Phase::prefill && !shape.soft_cap)
+      rows.push_back(&row);
+  return rows;
 }
 
 bool has_kinds(const KernelRow& row, const KvFormat& format) {
@@ -90,24 +107,27 @@ int shared_limit() {
   return bytes;
 }
 
-Result<std::vector<RowLaunch>> ready_rows(const AttentionShape& shape) {
+Result<std::vector<RowLaunch>> ready_rows(const AttentionShape& shape, bool deterministic) {
   const int limit = shared_limit();
   OCTAVO_TRY(rows_serve(shape, limit));
-  std::vector<RowLaunch> launches;
+  std::vector<const KernelRow*> rows;
+  if (!deterministic) rows = hopper_rows(shape);  // first, so that they are chosen
   for (const Phase phase : {Phase::decode, Phase::prefill})
-    for (const KernelRow& row : table_of(shape.format.segments[0].width, phase, group_of(shape), limit)) {
-      if (row.phase != phase || shared_bytes(row, group_of(shape)) > limit) continue;
-      RowLaunch launch{.row = &row, .shared_bytes = shared_bytes(row, group_of(shape))};
-      const bool ready =
-          cudaFuncSetAttribute(row.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, launch.shared_bytes) ==
-              cudaSuccess &&
-          cudaOccupancyMaxActiveBlocksPerMultiprocessor(&launch.blocks, row.kernel, row.threads,
-                                                        static_cast<std::size_t>(launch.shared_bytes)) == cudaSuccess;
-      if (!ready || launch.blocks == 0)
-        return Error("kernel " + std::string(row.name) + " cannot be launched on this GPU: use --device cpu",
-                     ErrorKind::unavailable);
-      launches.push_back(launch);
-    }
+    for (const KernelRow& row : table_of(shape.format.segments[0].width, phase, group_of(shape), limit))
+      if (row.phase == phase && shared_bytes(row, group_of(shape)) <= limit) rows.push_back(&row);
+  std::vector<RowLaunch> launches;
+  for (const KernelRow* row : rows) {
+    RowLaunch launch{.row = row, .shared_bytes = shared_bytes(*row, group_of(shape))};
+    const bool ready =
+        cudaFuncSetAttribute(row->kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, launch.shared_bytes) ==
+            cudaSuccess &&
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&launch.blocks, row->kernel, row->threads,
+                                                      static_cast<std::size_t>(launch.shared_bytes)) == cudaSuccess;
+    if (!ready || launch.blocks == 0)
+      return Error("kernel " + std::string(row->name) + " cannot be launched on this GPU: use --device cpu",
+                   ErrorKind::unavailable);
+    launches.push_back(launch);
+  }
   return launches;
 }
 

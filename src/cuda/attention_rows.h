@@ -1,7 +1,7 @@
 // Which kernels serve a shape on this device, and how they are launched: asked at start, never in a step.
 //
-// Where a head's tiles do not fit into a block's shared memory the kernels of wide heads take over; what neither serves
-// is refused by name.
+// On Hopper its own kernels come first and portable ones serve the rest. Where a head's tiles do not fit into a block's
+// shared memory the kernels of wide heads take over; what neither serves is refused by name.
 #pragma once
 
 #include <vector>
@@ -24,8 +24,10 @@ Status rows_serve(const AttentionShape& shape, int shared_limit);
 // Bytes of shared memory that a block may ask for on the device in use; 0: there is none.
 int shared_limit();
 
-// The rows of the shape's head size for all kinds of K and V, ready for launches: layers of a group may differ in
-// kinds.
-Result<std::vector<RowLaunch>> ready_rows(const AttentionShape& shape);
+// The rows of the shape's head size for all kinds of K and V, ready for launches, the first of its kinds to be chosen:
+// layers of a group may differ in kinds.
+// A deterministic set has none of Hopper's: sums in its tensor core depend on what zeros are multiplied with, and V
+// beyond a row's own tokens is zeros or the tokens of a longer chunk.
+Result<std::vector<RowLaunch>> ready_rows(const AttentionShape& shape, bool deterministic);
 
 }  // namespace octavo::cuda

@@ -9,6 +9,7 @@
 #include "cuda/check.h"
 #include "cuda/few_rows.h"
 #include "cuda/portable/params.h"
+#include "cuda/sm90/rows.h"
 
 namespace octavo::cuda {
 
@@ -144,7 +145,7 @@ Result<double> run_attention(CudaDevice& device, Ops& ops, const KernelRow& row,
 
 std::vector<KernelEntry> attention_kernels() {
   std::vector<KernelEntry> entries;
-  for (const auto& rows : {portable::rows_of_64(), portable::rows_of_128(), portable::rows_of_256(),
+  for (const auto& rows : {sm90::all_rows(), portable::rows_of_64(), portable::rows_of_128(), portable::rows_of_256(),
                            portable::wide_rows_of_256(), portable::rows_of_512()})
     for (const portable::KernelRow& built : rows) {
       KernelEntry entry;
@@ -153,6 +154,7 @@ std::vector<KernelEntry> attention_kernels() {
       entry.row.head_dim = built.width;
       entry.row.key = built.key;
       entry.row.value = built.value;
+      entry.row.products_in_8_bits = built.products_in_8_bits;
       entry.row.threads = built.threads;
       entry.row.shared_bytes = built.shared_bytes + built.shared_bytes_a_row * kDecodeRows;
       entry.function = reinterpret_cast<const void*>(built.kernel);

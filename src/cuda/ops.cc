@@ -25,7 +25,7 @@ void CudaOps::gated_activation(const GatedActivationArgs& args) { cuda::gated_ac
 QuerySpec CudaOps::query_spec(const KvFormat& format) const { return cuda::query_spec(format); }
 void CudaOps::kv_write(const KvWriteArgs& args) { cuda::kv_write(device_.stream(), args); }
 Result<std::unique_ptr<AttentionPlan>> CudaOps::make_plan(const AttentionShape& shape, int max_seqs, int max_tokens) {
-  return cuda::make_plan(device_, shape, max_seqs, max_tokens);
+  return cuda::make_plan(device_, shape, max_seqs, max_tokens, deterministic_);
 }
 void CudaOps::plan_attention(const PlanAttentionArgs& args) {
   const BatchView batch = served(args.batch);

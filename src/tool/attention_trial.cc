@@ -273,12 +273,13 @@ double error_of(const TrialShape& shape, const Source& source, const TrialCache&
 }  // namespace
 
 std::string TrialShape::name() const {
-  return decodes() ? std::to_string(num_seqs) + " x " + tokens_name(context) : tokens_name(context);
+  if (decodes()) return std::to_string(num_seqs) + " x " + tokens_name(context);
+  return (length < context ? tokens_name(length) + " of " : "") + tokens_name(context);
 }
 
 std::vector<TrialShape> usual_shapes(KernelPhase phase) {
-  if (phase == KernelPhase::decode) return {{1, 1, 1024}, {8, 1, 8192}, {8, 1, 32768}};
-  return {{1, 8192, 8192}, {1, 32768, 32768}};
+  if (phase == KernelPhase::decode) return {{1, 1, 1024}, {1, 1, 131072}, {8, 1, 8192}, {8, 1, 32768}};
+  return {{1, 8192, 8192}, {1, 32768, 32768}, {1, 2048, 131072}};
 }
 
 Result<KernelTrial> AttentionTrials::run(const KernelRow& row, const TrialShape& shape) {

@@ -117,7 +117,7 @@ OrderedJson as_json(const KernelInventory& inventory) {
 std::vector<std::string> wrong_trials(const KernelReport& report) {
   std::vector<std::string> wrong;
   for (const KernelTrial& trial : report.trials)
-    if (!(trial.error <= kLargestTrialError)) wrong.push_back(trial.row + " at " + trial.shape);
+    if (!(trial.error <= largest_trial_error(row_of(report, trial)))) wrong.push_back(trial.row + " at " + trial.shape);
   return wrong;
 }
 

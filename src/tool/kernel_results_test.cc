@@ -62,9 +62,14 @@ TEST(KernelResults, PoisonAndLargeErrorsAreWrong) {
   KernelReport bad = report();
   EXPECT_TRUE(wrong_trials(bad).empty());
   bad.trials[0].error = std::nan("");
-  bad.trials[2].error = 0.02;
+  bad.trials[2].error = 0.05;
   EXPECT_EQ(wrong_trials(bad), (std::vector<std::string>{"decode at 8 x 8k", "prefill8 at 8k"}));
   EXPECT_TRUE(as_json(bad)["results"][0]["error"].is_null());
+  KernelReport rounded = report();
+  rounded.trials[2].error = 0.035;  // queries and weights in 8 bits
+  EXPECT_TRUE(wrong_trials(rounded).empty());
+  rounded.trials[0].error = 0.035;
+  EXPECT_EQ(wrong_trials(rounded), (std::vector<std::string>{"decode at 8 x 8k"}));
 }
 
 TEST(KernelResults, ThePageEscapesAndHasABarForEachTrial) {

@@ -60,6 +60,14 @@ std::vector<std::vector<double>> seen_rows(const KvSegment& segment, const std::
                                            const std::vector<float>& numbers);
 
 std::vector<double> reference(const Case& c, const Numbers& n);
+
+// Queries of chunks as products in e4m3 take them: each row rounded, times a power of two, in the cache's basis. Those
+// of decodes, which come first, stay.
+Numbers with_rounded_queries(const Case& c, Numbers n);
 std::vector<float> attention_on(Path& path, const Case& c, const Numbers& n);
+
+// Expects attention_on() to be `want` up to the bound. A device's chunks over an e4m3 cache may have products in e4m3:
+// then rounded queries explain the result, up to the rounding of probabilities.
+void expect_attention(Path& path, const Case& c, const Numbers& n, const std::vector<double>& want, double bound);
 
 }  // namespace octavo::conformance

@@ -1,6 +1,7 @@
 // attention at lengths where a sum in too few bits shows: up to a quarter million keys, against sums in double.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 #include <span>
 
@@ -75,12 +76,37 @@ TEST(Attention, ErrorIsFlatToAQuarterMillionTokensOnDevices) {
   for_each_path([&](Path& path) {
     if (path.processor) return;
     expect_flat_error(path, KvElem::bf16, KvElem::bf16, 128);
-    expect_flat_error(path, KvElem::e4m3, KvElem::e4m3, 64);
+    for (const int width : {64, 128, 256}) expect_flat_error(path, KvElem::e4m3, KvElem::e4m3, width);
     expect_flat_error(path, KvElem::e5m2, KvElem::e5m2, 256);
     expect_flat_error(path, KvElem::int8, KvElem::e4m3, 128);
     expect_flat_error(path, KvElem::int8, KvElem::int8, 64);
     expect_flat_error(path, KvElem::bf16, KvElem::e4m3, 512);
   });
+}
+
+// Chunks of more rows than a tile, whose first rows see whole pages, beside decodes of many splits: windows end within
+// tiles and begin pages later, groups do not divide tiles.
+TEST(Attention, LongChunksBesideLongDecodesOnDevices) {
+  int i = 0;
+  for (const int width : {64, 128, 256})
+    for (const KvElem elem : {KvElem::bf16, KvElem::e4m3})
+      for (const int window : {0, 130, 700}) {
+        ++i;
+        Case c{.key = elem, .value = elem, .rotation = is_8bit(elem), .width = width, .value_width = width};
+        c.kv_heads = 1 + i % 2;
+        c.group = std::array{4, 1, 6, 3, 8, 12}[static_cast<std::size_t>(i) % 6];
+        c.page_size = 64;
+        c.compute = DType::bf16;
+        c.window = window;
+        c.sinks = i % 3 == 0;
+        c.sequences = {{2500, 1}, {129, 1}, {64, 1}, {1025, 170}, {300, 40}, {257, 257}, {191, 2}};
+        const Numbers n = make_numbers(c, 3);
+        const std::vector<double> want = reference(c, n);
+        for_each_path([&](Path& path) {
+          if (path.processor) return;
+          expect_attention(path, c, n, want, is_8bit(elem) ? 6e-2 : 1e-2);
+        });
+      }
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ void run_in_bf16(Path& path, Case c, const std::vector<Sequence>& sequences, std
     return;
   }
   EXPECT_TRUE(in_cuda_table(c)) << describe(c);
-  expect_close(describe(c), attention_on(path, c, n), reference(c, n), c.value_width, bound_of(path, c), c.compute);
+  expect_attention(path, c, n, reference(c, n), bound_of(path, c));
 }
 
 void run(Case c, std::uint64_t seed = 1) {

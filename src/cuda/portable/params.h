@@ -56,6 +56,8 @@ struct KernelRow {
   std::int32_t shared_bytes;
   std::int32_t shared_bytes_a_row = 0;     // more for each row of a decode's tile,
   std::int32_t shared_bytes_at_least = 0;  // and so much at least
+  bool stays = false;                      // blocks of a prefill walk over the list of tiles
+  bool products_in_8_bits = false;
   void (*kernel)(AttentionParams);
 };
 

@@ -1,0 +1,140 @@
+// The loader of a prefill block: one thread draws tiles of rows, tells the consumers, and brings the pages of each.
+//
+// Tiles of rows are drawn from a counter, so that blocks that got short ones take more. The last block to find none
+// leaves the counters at zero. Places of a tile of tokens that lie in pages that no row sees are filled with a page
+// that is seen: what such a page holds may be no number, and zero times it would be none either.
+#pragma once
+
+#include "cuda/portable/params.h"
+#include "cuda/sm90/async.cuh"
+#include "cuda/sm90/prefill_shape.h"
+
+namespace octavo::cuda::sm90 {
+
+using portable::AttentionParams;
+
+// Where the n-th tile of tokens of a block lies, and its barriers.
+template <class Shape>
+class PrefillPipe {
+ public:
+  __device__ explicit PrefillPipe(std::uint32_t shared) : shared_(shared) {}
+
+  // All threads call it, and a barrier follows.
+  __device__ static void make(std::byte* shared) {
+    constexpr std::uint32_t kFourOnes = 0x38383838u;
+    constexpr int kWords = Shape::kOnesBytes / 4;
+    if (threadIdx.x == 0) {
+      const PrefillPipe pipe(shared_address(shared));
+      for (int i = 0; i < Shape::kStages; ++i) {
+        make_barrier(pipe.keys_full(i), 1);
+        make_barrier(pipe.values_full(i), 1);
+        make_barrier(pipe.keys_empty(i), 4 * Shape::kWarpgroups);
+        make_barrier(pipe.values_empty(i), 4 * Shape::kWarpgroups);
+      }
+      for (int i = 0; i < 2; ++i) {
+        make_barrier(pipe.task_ready(i), 1);
+        make_barrier(pipe.task_read(i), 4 * Shape::kWarpgroups);
+      }
+      barriers_made();
+    }
+    if constexpr (Shape::kOnesApart)
+      if (threadIdx.x < kWords) reinterpret_cast<std::uint32_t*>(shared + Shape::kOnes)[threadIdx.x] = kFourOnes;
+    if constexpr (Shape::kOnesBehindPages)
+      if (threadIdx.x < kWords)
+        for (int page = 0; page < Shape::kStages * Shape::kPages; ++page)
+          reinterpret_cast<std::uint32_t*>(shared + Shape::kValues + page * Shape::kValuePageBytes +
+                                           Shape::kBlockBytes)[threadIdx.x] = kFourOnes;
+    publish();
+  }
+
+  __device__ static int parity(int n) { return n / Shape::kStages & 1; }
+  __device__ std::uint32_t keys(int n) const { return shared_ + Shape::kKeys + stage(n) * Shape::kKeyTileBytes; }
+  __device__ std::uint32_t values(int n) const { return shared_ + Shape::kValues + stage(n) * Shape::kValueTileBytes; }
+  __device__ std::uint32_t ones() const { return shared_ + Shape::kOnes; }
+  __device__ std::uint32_t keys_full(int n) const { return barrier(stage(n)); }
+  __device__ std::uint32_t keys_empty(int n) const { return barrier(Shape::kStages + stage(n)); }
+  __device__ std::uint32_t values_full(int n) const { return barrier(2 * Shape::kStages + stage(n)); }
+  __device__ std::uint32_t values_empty(int n) const { return barrier(3 * Shape::kStages + stage(n)); }
+  __device__ std::uint32_t task_ready(int turn) const { return barrier(4 * Shape::kStages + turn % 2); }
+  __device__ std::uint32_t task_read(int turn) const { return barrier(4 * Shape::kStages + 2 + turn % 2); }
+
+ private:
+  __device__ static int stage(int n) { return n % Shape::kStages; }
+  __device__ std::uint32_t barrier(int i) const { return shared_ + Shape::kBarriers + i * kBarrierBytes; }
+  std::uint32_t shared_;
+};
+
+// The same in all lanes, and the compiler knows.
+__device__ __forceinline__ PrefillTask uniform(const PrefillTask& task) {
+  const auto same = [](int x) { return __shfl_sync(~0u, x, 0); };
+  return {same(task.first_token), same(task.num_rows),   same(task.offset),    same(task.first_row),
+          same(task.kv_head),     same(task.first_page), same(task.last_page), 0};
+}
+
+// The pages that a tile of rows sees, and the tiles of tokens that they are in.
+template <class Shape>
+__device__ PrefillTask task_of(const AttentionParams& p, const PrefillItem& item, int kv_head) {
+  PrefillTask task;
+  task.first_token = p.query_start[item.seq];
+  const int length = p.query_start[item.seq + 1] - task.first_token;
+  task.num_rows = length * p.group;
+  task.offset = p.context[item.seq] - length;
+  task.first_row = item.first_row;
+  task.kv_head = kv_head;
+  const int first = task.offset + item.first_row / p.group;
+  task.first_page = p.window > 0 ? max(0, first - p.window + 1) / kPageTokens : 0;
+  const int last_row = min(item.first_row + Shape::kRows, task.num_rows) - 1;
+  task.last_page = (task.offset + last_row / p.group) / kPageTokens;
+  return task;
+}
+
+// The tiles of one task, from the n-th of the block on; gives how many there are.
+template <class Shape>
+__device__ void bring_tiles(const AttentionParams& p, const PrefillPipe<Shape>& pipe, const std::int32_t* table,
+                            const std::byte* head, int first_page, int last_page, int n) {
+#pragma unroll 1
+  for (int page = first_page / Shape::kPages * Shape::kPages; page <= last_page; page += Shape::kPages, ++n) {
+    const std::byte* from[Shape::kPages];
+#pragma unroll
+    for (int i = 0; i < Shape::kPages; ++i)
+      from[i] = head + table[min(max(page + i, first_page), last_page)] * p.page_bytes;
+    const std::uint32_t keys = pipe.keys(n), keys_full = pipe.keys_full(n);
+    wait(pipe.keys_empty(n), PrefillPipe<Shape>::parity(n) ^ 1);
+    arrive_expecting(keys_full, Shape::kKeyTileBytes);
+#pragma unroll
+    for (int i = 0; i < Shape::kPages; ++i)
+#pragma unroll
+      for (int chunk = 0; chunk < Shape::kRowBytes / Shape::kChunk; ++chunk)
+        copy_bulk(keys + (chunk * Shape::kTokens + i * kPageTokens) * Shape::kChunk,
+                  from[i] + chunk * kPageTokens * Shape::kChunk, kPageTokens * Shape::kChunk, keys_full);
+    const std::uint32_t values = pipe.values(n), values_full = pipe.values_full(n);
+    wait(pipe.values_empty(n), PrefillPipe<Shape>::parity(n) ^ 1);
+    arrive_expecting(values_full, Shape::kPages * Shape::kBlockBytes);
+#pragma unroll
+    for (int i = 0; i < Shape::kPages; ++i)
+      copy_bulk(values + i * Shape::kValuePageBytes, from[i] + Shape::kBlockBytes, Shape::kBlockBytes, values_full);
+  }
+}
+
+template <class Shape>
+__device__ void feed(const AttentionParams& p, std::byte* shared) {
+  const PrefillPipe<Shape> pipe(shared_address(shared));
+  int n = 0;
+#pragma unroll 1
+  for (int turn = 0;; ++turn) {
+    const int ticket = static_cast<int>(atomicAdd(&p.plan.tickets[0], 1u));
+    const bool more = ticket < p.plan.counts[1] * p.kv_heads;
+    const PrefillItem item = p.plan.prefills[more ? ticket / p.kv_heads : 0];
+    const PrefillTask task = task_of<Shape>(p, item, more ? ticket % p.kv_heads : -1);
+    wait(pipe.task_read(turn), (turn / 2 & 1) ^ 1);
+    reinterpret_cast<PrefillTask*>(shared + Shape::kTasks)[turn % 2] = task;
+    arrive(pipe.task_ready(turn));
+    if (!more) break;
+    bring_tiles<Shape>(p, pipe, p.page_table + std::int64_t{item.seq} * p.max_pages,
+                       p.pages + std::int64_t{task.kv_head} * p.layout.head_bytes, task.first_page, task.last_page, n);
+    n += task.last_page / Shape::kPages - task.first_page / Shape::kPages + 1;
+  }
+  if (atomicAdd(&p.plan.tickets[1], 1u) == gridDim.x - 1) p.plan.tickets[0] = p.plan.tickets[1] = 0;
+}
+
+}  // namespace octavo::cuda::sm90

@@ -1,0 +1,41 @@
+// How a row of the table is written: the shape named once, everything else follows from it.
+#pragma once
+
+#include "cuda/sm90/decode.cuh"
+#include "cuda/sm90/prefill.cuh"
+#include "cuda/sm90/rows.h"
+
+namespace octavo::cuda::sm90 {
+
+template <int kWidth, KvElem kElem>
+constexpr KernelRow decode_row(const char* name) {
+  using Shape = DecodeShape<kWidth, kElem>;
+  return {.name = name,
+          .phase = portable::Phase::decode,
+          .width = kWidth,
+          .key = kElem,
+          .value = kElem,
+          .tile_rows = kDecodeHeads,
+          .threads = Shape::kThreads,
+          .shared_bytes = Shape::kSharedBytes,
+          .products_in_8_bits = Shape::kEightBit,
+          .kernel = decode_kernel<Shape>};
+}
+
+template <int kWidth, KvElem kElem>
+constexpr KernelRow prefill_row(const char* name) {
+  using Shape = PrefillShape<kWidth, kElem>;
+  return {.name = name,
+          .phase = portable::Phase::prefill,
+          .width = kWidth,
+          .key = kElem,
+          .value = kElem,
+          .tile_rows = Shape::kRows,
+          .threads = Shape::kThreads,
+          .shared_bytes = Shape::kSharedBytes,
+          .stays = true,
+          .products_in_8_bits = Shape::kEightBit,
+          .kernel = prefill_kernel<Shape>};
+}
+
+}  // namespace octavo::cuda::sm90
