@@ -4,7 +4,8 @@
 
 #include <cuda_runtime.h>
 
-#include "cuda/check.h"
+#include <cstddef>
+#include <type_traits>
 
 namespace octavo::cuda {
 
@@ -22,20 +23,24 @@ __device__ inline void let_next_start() {
 #endif
 }
 
-// early: only on GPUs that know it.
+// Launches a kernel so that it may start early, where the GPU in use knows that.
+void launch_early(const cudaLaunchConfig_t& config, const void* kernel, void** arguments);
+
+// The kernel waits before it reads or writes, every thread of it: one that ended without would let the next run beside
+// the one before.
 template <class... Parameters, class... Arguments>
-void launch_early(cudaStream_t stream, bool early, unsigned blocks, int threads, void (*kernel)(Parameters...),
+void launch_early(cudaStream_t stream, dim3 blocks, int threads, int shared_bytes, void (*kernel)(Parameters...),
                   Arguments... arguments) {
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(blocks);
+  config.gridDim = blocks;
   config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
   config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = early ? 1 : 0;
-  check(cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...));
+  const auto launch = [&](auto... given) {
+    void* pointers[] = {&given...};
+    launch_early(config, reinterpret_cast<const void*>(kernel), pointers);
+  };
+  launch(std::remove_cv_t<Parameters>(arguments)...);
 }
 
 }  // namespace octavo::cuda

@@ -1,8 +1,9 @@
+#include <algorithm>
+
 #include "cuda/check.h"
 #include "cuda/early_start.cuh"
-#include "cuda/few_rows.h"
+#include "cuda/few_rows.cuh"
 #include "cuda/kernel_rows.h"
-#include "cuda/weight_numbers.cuh"
 
 namespace octavo::cuda {
 
@@ -11,35 +12,6 @@ namespace {
 // Small blocks: the work of a matrix of a few thousand rows then spreads evenly over the multiprocessors.
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / 32;
-
-// Parts of one dtype, computed side by side: part p has the blocks from first_block[p] on.
-struct PartStack {
-  PartView part[kMaxStacked];
-  unsigned first_block[kMaxStacked] = {};
-  std::int64_t column[kMaxStacked] = {};  // of the result
-  int count = 0;
-};
-
-struct Result {
-  void* data = nullptr;
-  const float* bias = nullptr;
-  std::int64_t stride = 0;
-  bool bf16 = false;
-
-  __device__ void put(std::int64_t row, std::int64_t i, float value) const {
-    if (bias != nullptr) value += bias[i];
-    if (bf16)
-      static_cast<__nv_bfloat16*>(data)[row * stride + i] = __float2bfloat16_rn(value);
-    else
-      static_cast<float*>(data)[row * stride + i] = value;
-  }
-};
-
-Result result_of(const RowsProduct& product) {
-  octavo::check(product.out.dtype() == DType::bf16 || product.out.dtype() == DType::f32,
-                "a product's result is bf16 or f32");
-  return {product.out.raw(), floats(product.bias), product.out.stride(0), product.out.dtype() == DType::bf16};
-}
 
 __device__ float sum_of_warp(float value) {
   for (int offset = 16; offset > 0; offset /= 2) value += __shfl_xor_sync(~0u, value, offset);
@@ -57,14 +29,13 @@ __device__ void fetch_ahead(const std::byte* row, std::int64_t bytes) {
 // that a number of x is loaded once for all of them. kAhead chunks of a row are on their way at once.
 template <DType kDtype, int kTokens, int kRows, int kAhead>
 __global__ void __launch_bounds__(kThreads)
-    few_rows_kernel(const __grid_constant__ PartStack stack, Rows<const __nv_bfloat16> x, int tokens, Result result) {
-  int which = 0;
-  while (which + 1 < stack.count && blockIdx.x >= stack.first_block[which + 1]) ++which;
+    few_rows_kernel(const __grid_constant__ PartStack stack, Rows<const __nv_bfloat16> x, int tokens,
+                    RowsResult result) {
+  const int which = stack.part_of(blockIdx.x);
   const PartView part = stack.part[which];
   const std::int64_t column = stack.column[which];
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const std::int64_t first =
-      (std::int64_t{blockIdx.x - stack.first_block[which]} * kWarps + threadIdx.x / 32) * kRows;
+  const std::int64_t first = (std::int64_t{blockIdx.x - stack.first_block[which]} * kWarps + threadIdx.x / 32) * kRows;
   if (first < part.rows) fetch_ahead(part.row(first), part.row_bytes);
   let_next_start();
   wait_for_kernels_before();
@@ -109,17 +80,8 @@ __global__ void __launch_bounds__(kThreads)
 // Starts while the kernel before still runs, and waits for it where it must.
 template <DType kDtype, int kTokens, int kRows, int kAhead>
 void launch_few(cudaStream_t stream, const RowsProduct& product) {
-  PartStack stack;
-  unsigned blocks = 0;
-  std::int64_t column = 0;
-  for (const WeightPart& part : product.parts) {
-    stack.part[stack.count] = view_of(part);
-    stack.first_block[stack.count] = blocks;
-    stack.column[stack.count++] = column;
-    blocks += blocks_for(part.values.size(0), kRows * kWarps);
-    column += part.values.size(0);
-  }
-  launch_early(stream, product.early, blocks, kThreads, few_rows_kernel<kDtype, kTokens, kRows, kAhead>, stack,
+  const PartStack stack = stack_of(product.parts, kRows * kWarps);
+  launch_early(stream, stack.blocks, kThreads, 0, few_rows_kernel<kDtype, kTokens, kRows, kAhead>, stack,
                rows_of<const __nv_bfloat16>(product.x), static_cast<int>(product.x.size(0)), result_of(product));
 }
 
@@ -132,7 +94,7 @@ void launch_few(cudaStream_t stream, const RowsProduct& product) {
 
 // A warp a number.
 template <class T>
-__global__ void __launch_bounds__(kThreads) any_rows_kernel(PartView part, Rows<const T> x, Result result) {
+__global__ void __launch_bounds__(kThreads) any_rows_kernel(PartView part, Rows<const T> x, RowsResult result) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::int64_t row = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
   if (row >= part.rows) return;
@@ -177,7 +139,9 @@ bool takes_few_rows(const Tensor& x) {
 bool takes_few_rows(const WeightPart& part) { return loads_by_eight(view_of(part)); }
 
 void few_rows(cudaStream_t stream, const RowsProduct& product) {
-  octavo::check(!product.parts.empty() && product.parts.size() <= kMaxStacked, "one launch takes a few parts");
+  const std::int64_t tokens = product.x.size(0);
+  const auto in_tiles = [&](const WeightPart& part) { return takes_tile_rows(tokens, part); };
+  if (std::all_of(product.parts.begin(), product.parts.end(), in_tiles)) return tile_rows(stream, product);
   switch (product.parts.front().values.dtype()) {
     case DType::bf16:
       return launch_few<DType::bf16>(stream, product);
@@ -205,10 +169,10 @@ void any_rows(cudaStream_t stream, const RowsProduct& product) {
   std::int64_t column = 0;
   for (const WeightPart& stored : product.parts) {
     const PartView part = view_of(stored);
-    Result result = result_of({product.x,
-                               {},
-                               product.bias.empty() ? Tensor() : product.bias.rows(column, part.rows),
-                               product.out.columns(column, part.rows)});
+    const RowsResult result = result_of({product.x,
+                                         {},
+                                         product.bias.empty() ? Tensor() : product.bias.rows(column, part.rows),
+                                         product.out.columns(column, part.rows)});
     const dim3 grid(blocks_for(part.rows, kWarps), static_cast<unsigned>(product.x.size(0)));
     visit_float(product.x.dtype(), [&](auto type) {
       using T = decltype(type);

@@ -1,6 +1,7 @@
 // Products of few rows with weights in their packed form, at their exact values with sums in float32: reading the
 // weights is all the time there is. few_rows() takes at most kMaxFewRows rows of BF16 whose rows are aligned, and up to
-// kMaxStacked parts of one dtype in a launch; any_rows() takes every shape and dtype, and is slow.
+// kMaxStacked parts of one dtype in a launch; it leaves to tile_rows() what that is faster at.
+// any_rows() takes every shape and dtype, and is slow.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -19,12 +20,16 @@ struct RowsProduct {
   std::span<const WeightPart> parts;  // [out, in] each
   Tensor bias;                        // f32 [all out] or empty
   Tensor out;                         // bf16 or f32 [rows, all out]
-  bool early = false;                 // few_rows() may start while the kernel before still runs
 };
 
 bool takes_few_rows(const Tensor& x);
 bool takes_few_rows(const WeightPart& part);
 void few_rows(cudaStream_t stream, const RowsProduct& product);
+
+// On the tensor cores: several rows of bf16 and e4m3, and e4m3 whose scales are a block's, unless these cut a tile.
+bool takes_tile_rows(std::int64_t rows, const WeightPart& part);
+void tile_rows(cudaStream_t stream, const RowsProduct& product);
+
 void any_rows(cudaStream_t stream, const RowsProduct& product);
 
 }  // namespace octavo::cuda

@@ -15,7 +15,6 @@ namespace octavo::cuda {
 namespace {
 
 constexpr std::int64_t kScratchBytes = std::int64_t{128} << 20;
-constexpr int kEarlyStartMajor = 9;                           // of the compute capability
 constexpr std::int64_t kScaleFloats = std::int64_t{4} << 20;  // of inputs, and as many of weights
 
 bool plain_bf16(const WeightPart& part) {
@@ -57,11 +56,6 @@ Result<std::unique_ptr<Linear>> Linear::create(Device& device, bool deterministi
   OCTAVO_TRY(linear->numbers_, allocate(kScratchBytes));
   OCTAVO_TRY(linear->sums_, allocate(kScratchBytes));
   OCTAVO_TRY(linear->scales_, allocate(2 * kScaleFloats * 4));
-  int index = 0;
-  int major = 0;
-  check(cudaGetDevice(&index));
-  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index));
-  linear->starts_early_ = major >= kEarlyStartMajor;
   return linear;
 }
 
@@ -113,7 +107,7 @@ void Linear::run_few(cudaStream_t stream, const LinearArgs& args) {
              parts[end].values.dtype() == parts[begin].values.dtype());
     const RowsProduct product{args.x, parts.subspan(begin, end - begin),
                               args.bias.empty() ? Tensor() : args.bias.rows(column, rows),
-                              args.out.columns(column, rows), starts_early_};
+                              args.out.columns(column, rows)};
     few ? few_rows(stream, product) : any_rows(stream, product);
     column += rows;
     begin = end;

@@ -45,11 +45,10 @@ class Linear {
   bool run_bf16(const Work& work);
 
   std::unique_ptr<MatrixProduct> product_;
-  const bool deterministic_;   // one algorithm for any number of rows
-  bool starts_early_ = false;  // this GPU lets a kernel start while the one before still runs
-  Buffer numbers_;             // bf16, a tile of a weight; or the codes of inputs
-  Buffer sums_;                // f32, results that wait for their scales and bias
-  Buffer scales_;              // f32, of inputs, then of weights
+  const bool deterministic_;  // one algorithm for any number of rows
+  Buffer numbers_;            // bf16, a tile of a weight; or the codes of inputs
+  Buffer sums_;               // f32, results that wait for their scales and bias
+  Buffer scales_;             // f32, of inputs, then of weights
 };
 
 }  // namespace octavo::cuda

@@ -18,7 +18,7 @@ using DecodeRows = WarpRows<kWidth, kKey, kValue, false, true>;
 // barriers.
 template <int kWidth, KvElem kKey, KvElem kValue>
 constexpr int decode_pages() {
-  return kWidth == 128 && PageImage<kWidth, kKey, kValue>::kBytes <= 17 * 1024 ? 2 : 1;
+  return kWidth <= 128 && is_8bit(kKey) && is_8bit(kValue) ? 2 : 1;
 }
 template <int kWidth, KvElem kKey, KvElem kValue>
 constexpr int decode_stages() {
