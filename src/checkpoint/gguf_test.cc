@@ -187,7 +187,7 @@ TEST(Gguf, RefusesBadTensors) {
        {"name of tensor 2: 1152921504606846976 bytes", with(raw(1ull << 60) + std::string(40, '\0'))}});
 }
 
-Result<GgufFile> parse(const std::string& text) {
+Result<GgufFile> parse_gguf(const std::string& text) {
   const ExactBytes exact(text);
   return GgufFile::parse(exact.bytes, exact.data, "memory");
 }
@@ -204,7 +204,7 @@ TEST(Gguf, RefusesHugeStringsInsideTheFile) {
 
 TEST(Gguf, RefusesEveryTruncation) {
   const std::string whole = small_parts().bytes();
-  for (std::size_t size = 0; size < whole.size(); ++size) EXPECT_FALSE(parse(whole.substr(0, size))) << size;
+  for (std::size_t size = 0; size < whole.size(); ++size) EXPECT_FALSE(parse_gguf(whole.substr(0, size))) << size;
 }
 
 TEST(Gguf, SurvivesRandomDamage) {
@@ -215,7 +215,7 @@ TEST(Gguf, SurvivesRandomDamage) {
     std::string damaged = whole;
     for (unsigned flips = 1 + random() % 3; flips > 0; --flips)
       damaged[random() % damaged.size()] = static_cast<char>(random());
-    const auto file = parse(damaged);
+    const auto file = parse_gguf(damaged);
     if (!file) continue;
     ++accepted;
     for (const StoredTensor& tensor : file->tensors()) fnv1a(tensor.bytes);

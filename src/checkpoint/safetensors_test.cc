@@ -166,15 +166,15 @@ const std::vector<MadeTensor> kSmall = {{"model.norm.weight", "F32", {3}, std::s
                                         {"model.embed.weight", "BF16", {2, 4}, std::string(16, '\2')},
                                         {"scale", "F8_E4M3", {}, "\3"}};
 
-Result<SafetensorsFile> parse(const std::string& text) {
+Result<SafetensorsFile> parse_text(const std::string& text) {
   const ExactBytes exact(text);
   return parse_safetensors(exact.bytes, exact.data, "memory");
 }
 
 TEST(Safetensors, RefusesEveryTruncation) {
   const std::string whole = safetensors_bytes(kSmall);
-  ASSERT_TRUE(parse(whole));
-  for (std::size_t size = 0; size < whole.size(); ++size) EXPECT_FALSE(parse(whole.substr(0, size))) << size;
+  ASSERT_TRUE(parse_text(whole));
+  for (std::size_t size = 0; size < whole.size(); ++size) EXPECT_FALSE(parse_text(whole.substr(0, size))) << size;
 }
 
 TEST(Safetensors, SurvivesRandomDamage) {
@@ -185,7 +185,7 @@ TEST(Safetensors, SurvivesRandomDamage) {
     std::string damaged = whole;
     for (unsigned flips = 1 + random() % 3; flips > 0; --flips)
       damaged[random() % damaged.size()] = static_cast<char>(random());
-    const auto file = parse(damaged);
+    const auto file = parse_text(damaged);
     if (!file) continue;
     ++accepted;
     unsigned sum = 0;

@@ -13,7 +13,7 @@ CacheGroup group_of(int num_layers, int window = 0) {
   return group;  // 768 bytes a token and layer
 }
 
-constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+constexpr std::int64_t kGibibyte = std::int64_t{1} << 30;
 
 // SmolLM2-135M: 30 layers of 3 heads x 64, bfloat16: 23,040 bytes a token, 1,474,560 a page of 64.
 TEST(MemoryPlan, CapacityFollowsFromBytesAndIsDerived) {
@@ -36,11 +36,11 @@ TEST(MemoryPlan, AutoTakesEnoughForSomeSequencesButAQuarterAtMost) {
                               .max_model_len = {},
                               .kv_cache_bytes = {},
                               .max_num_seqs = 4,
-                              .available_bytes = 64 * kGiB};
+                              .available_bytes = 64 * kGibibyte};
   EXPECT_EQ(plan_memory(request)->capacity_tokens, 4 * 8192);
   MemoryRequest small = request;
-  small.available_bytes = 2 * kGiB;  // a quarter holds more than one sequence of 180 MiB
-  EXPECT_LE(plan_memory(small)->bytes, kGiB / 2);
+  small.available_bytes = 2 * kGibibyte;  // a quarter holds more than one sequence of 180 MiB
+  EXPECT_LE(plan_memory(small)->bytes, kGibibyte / 2);
   EXPECT_GT(plan_memory(small)->capacity_tokens, 2 * 8192);
   EXPECT_EQ(plan_memory(small)->max_model_len, 8192);
   small.available_bytes = 500 << 20;  // a quarter does not, half does
@@ -69,7 +69,7 @@ TEST(MemoryPlan, AWantedLengthMayTakeAllThereIsAndNotMore) {
 
 TEST(MemoryPlan, ALengthBeyondTheModelOrBelowOneIsRefused) {
   const std::vector<CacheGroup> groups{group_of(30)};
-  MemoryRequest request{.groups = groups, .model_positions = 8192, .max_model_len = 9000, .kv_cache_bytes = kGiB};
+  MemoryRequest request{.groups = groups, .model_positions = 8192, .max_model_len = 9000, .kv_cache_bytes = kGibibyte};
   EXPECT_EQ(plan_memory(request).error().message(),
             "--max-model-len 9000 is more than the 8192 positions that the model was made for; --rope-scaling or "
             "--hf-overrides can extend them");
@@ -96,7 +96,7 @@ TEST(MemoryPlan, WindowsAreChargedForWhatTheyKeep) {
                                  .max_model_len = {},
                                  .kv_cache_bytes = {},
                                  .max_num_seqs = 1,
-                                 .available_bytes = 64 * kGiB});
+                                 .available_bytes = 64 * kGibibyte});
   ASSERT_TRUE(plan) << plan.error().message();
   EXPECT_EQ(plan->bytes_per_token, 7680);
   EXPECT_EQ(plan->capacity_tokens, 131072);
@@ -134,14 +134,14 @@ TEST(MemoryPlan, SlotsStayWithin32Bits) {
 
 // A card of 140 GiB, 90% of which are 126: 15.5 GiB of weights and scratch and 1.5 GiB of steps leave 109.
 TEST(MemoryPlan, ADevicesOwnMemoryIsTakenUpToItsShare) {
-  const DeviceRoom room{.total_bytes = 140 * kGiB,
-                        .free_bytes = 124 * kGiB,
-                        .held_bytes = 31 * kGiB / 2,
-                        .step_bytes = 3 * kGiB / 2,
+  const DeviceRoom room{.total_bytes = 140 * kGibibyte,
+                        .free_bytes = 124 * kGibibyte,
+                        .held_bytes = 31 * kGibibyte / 2,
+                        .step_bytes = 3 * kGibibyte / 2,
                         .share = 0.9f};
   const auto left = room_for_cache(room);
   ASSERT_TRUE(left) << left.error().message();
-  EXPECT_NEAR(static_cast<double>(left->bytes), 109.0 * static_cast<double>(kGiB), 1e4);
+  EXPECT_NEAR(static_cast<double>(left->bytes), 109.0 * static_cast<double>(kGibibyte), 1e4);
   EXPECT_EQ(left->derivation,
             "90% of the device's 140.0 GiB, less 15.5 GiB held and 1.5 GiB that the largest steps take");
   const std::vector<CacheGroup> groups{group_of(30)};
@@ -158,24 +158,25 @@ TEST(MemoryPlan, ADevicesOwnMemoryIsTakenUpToItsShare) {
 }
 
 TEST(MemoryPlan, WhatOthersHoldIsNotTaken) {
-  DeviceRoom room{.total_bytes = 140 * kGiB,
-                  .free_bytes = 20 * kGiB,
-                  .held_bytes = 16 * kGiB,
-                  .step_bytes = 2 * kGiB,
+  DeviceRoom room{.total_bytes = 140 * kGibibyte,
+                  .free_bytes = 20 * kGibibyte,
+                  .held_bytes = 16 * kGibibyte,
+                  .step_bytes = 2 * kGibibyte,
                   .share = 0.9f};
-  EXPECT_EQ(room_for_cache(room)->bytes, 18 * kGiB - (std::int64_t{256} << 20));
+  EXPECT_EQ(room_for_cache(room)->bytes, 18 * kGibibyte - (std::int64_t{256} << 20));
   EXPECT_EQ(room_for_cache(room)->derivation,
             "20.0 GiB free on the device, less 256.0 MiB to spare and 2.0 GiB that the largest steps take");
-  room.free_bytes = 2 * kGiB;
+  room.free_bytes = 2 * kGibibyte;
   EXPECT_EQ(room_for_cache(room).error().message(),
             "nothing is left for the KV cache: 2.0 GiB free on the device, less 256.0 MiB to spare and 2.0 GiB that "
             "the largest steps take; free memory on the device, or lower --max-num-batched-tokens or --max-num-seqs");
   room.share = 0.125f;  // 17.5 GiB
   EXPECT_EQ(room_for_cache(room).error().kind(), ErrorKind::exhausted);
-  room.free_bytes = 120 * kGiB;
-  EXPECT_EQ(room_for_cache(room).error().message(),
-            "nothing is left for the KV cache: 12.5% of the device's 140.0 GiB, less 16.0 GiB held and 2.0 GiB that the "
-            "largest steps take; raise --gpu-memory-utilization, or lower --max-num-batched-tokens or --max-num-seqs");
+  room.free_bytes = 120 * kGibibyte;
+  EXPECT_EQ(
+      room_for_cache(room).error().message(),
+      "nothing is left for the KV cache: 12.5% of the device's 140.0 GiB, less 16.0 GiB held and 2.0 GiB that the "
+      "largest steps take; raise --gpu-memory-utilization, or lower --max-num-batched-tokens or --max-num-seqs");
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace octavo {
 namespace {
 
-constexpr int kPage = 4;
+constexpr int kPageTokens = 4;
 constexpr int kMaxTokens = 44;
 
 // What the model believes of one sequence. A slot's content is the name of all tokens up to it, of salt and of epoch.
@@ -27,9 +27,9 @@ struct Believer {
 
 class Fuzz {
  public:
-  Fuzz(std::vector<PoolSpec> pools, unsigned seed) : pools_(pools), ledger_(kPage, pools, true), random_(seed) {
+  Fuzz(std::vector<PoolSpec> pools, unsigned seed) : pools_(pools), ledger_(kPageTokens, pools, true), random_(seed) {
     names_.resize(pools.size());
-    for (const PoolSpec& pool : pools) memory_.emplace_back(static_cast<std::size_t>(pool.num_pages) * kPage, 0);
+    for (const PoolSpec& pool : pools) memory_.emplace_back(static_cast<std::size_t>(pool.num_pages) * kPageTokens, 0);
   }
 
   void run(int steps) {
@@ -63,12 +63,12 @@ class Fuzz {
     sequence.tokens.resize(static_cast<std::size_t>(1 + below(kMaxTokens)));
     for (std::int32_t& token : sequence.tokens) token = below(12) == 0 ? 1 : 0;
     name_contents(sequence);
-    sequence.chain = page_hashes(root_hash("fuzz", sequence.salt == 0 ? "" : "salt", ""), sequence.tokens, kPage);
+    sequence.chain = page_hashes(root_hash("fuzz", sequence.salt == 0 ? "" : "salt", ""), sequence.tokens, kPageTokens);
     sequence.id = ledger_.open();
     sequence.length = ledger_.reuse(sequence.id, sequence.chain, static_cast<int>(sequence.tokens.size()) - 1);
     ASSERT_LT(sequence.length, static_cast<int>(sequence.tokens.size()));
-    ASSERT_EQ(sequence.length, longest_hit(sequence) * kPage);
-    sequence.offered = sequence.length / kPage;
+    ASSERT_EQ(sequence.length, longest_hit(sequence) * kPageTokens);
+    sequence.offered = sequence.length / kPageTokens;
     hits_ += sequence.length > 0 ? 1 : 0;
     check_sight(sequence);
     open_.push_back(std::move(sequence));
@@ -125,7 +125,7 @@ class Fuzz {
   }
 
   void note_names(Believer& sequence) {
-    for (; sequence.publishes && sequence.offered < sequence.length / kPage; ++sequence.offered) {
+    for (; sequence.publishes && sequence.offered < sequence.length / kPageTokens; ++sequence.offered) {
       const auto i = static_cast<std::size_t>(sequence.offered);
       for (std::size_t pool = 0; pool < pools_.size(); ++pool)
         names_[pool].emplace(name_of(sequence, i), ledger_.pages(sequence.id, static_cast<int>(pool))[i]);
@@ -134,12 +134,12 @@ class Fuzz {
 
   // The most pages that can be taken over: every count is tried, from the prompt's length down.
   int longest_hit(const Believer& sequence) const {
-    for (int hit = (static_cast<int>(sequence.tokens.size()) - 1) / kPage; hit > 0; --hit) {
+    for (int hit = (static_cast<int>(sequence.tokens.size()) - 1) / kPageTokens; hit > 0; --hit) {
       bool whole = true;
       for (std::size_t pool = 0; pool < pools_.size(); ++pool)
         for (int i = 0; i < hit; ++i) {
-          const bool seen =
-              pools_[pool].lifetime == Lifetime::full || (i + 1) * kPage > hit * kPage - pools_[pool].window + 1;
+          const bool seen = pools_[pool].lifetime == Lifetime::full ||
+                            (i + 1) * kPageTokens > hit * kPageTokens - pools_[pool].window + 1;
           whole &= !seen || names_[pool].contains(name_of(sequence, static_cast<std::size_t>(i)));
         }
       if (whole) return hit;
@@ -154,11 +154,11 @@ class Fuzz {
   void write(const Believer& sequence, int position, std::uint64_t content) {
     for (std::size_t pool = 0; pool < pools_.size(); ++pool) {
       const auto pages = ledger_.pages(sequence.id, static_cast<int>(pool));
-      ASSERT_LT(static_cast<std::size_t>(position / kPage), pages.size());
-      const std::int32_t page = pages[static_cast<std::size_t>(position / kPage)];
+      ASSERT_LT(static_cast<std::size_t>(position / kPageTokens), pages.size());
+      const std::int32_t page = pages[static_cast<std::size_t>(position / kPageTokens)];
       ASSERT_GT(page, kSinkPage) << "a token to be written has a page";
       ASSERT_LT(page, pools_[pool].num_pages);
-      memory_[pool][static_cast<std::size_t>(page * kPage + position % kPage)] = content;
+      memory_[pool][static_cast<std::size_t>(page * kPageTokens + position % kPageTokens)] = content;
     }
   }
 
@@ -169,9 +169,9 @@ class Fuzz {
       const int window = pools_[pool].window;
       const int first = pools_[pool].lifetime == Lifetime::full ? 0 : std::max(0, sequence.length - window + 1);
       for (int position = first; position < sequence.length; ++position) {
-        const std::int32_t page = pages[static_cast<std::size_t>(position / kPage)];
+        const std::int32_t page = pages[static_cast<std::size_t>(position / kPageTokens)];
         ASSERT_GT(page, kSinkPage) << "token " << position << " of " << sequence.length << " is visible";
-        ASSERT_EQ(memory_[pool][static_cast<std::size_t>(page * kPage + position % kPage)],
+        ASSERT_EQ(memory_[pool][static_cast<std::size_t>(page * kPageTokens + position % kPageTokens)],
                   sequence.contents[static_cast<std::size_t>(position)])
             << "token " << position << " of " << sequence.length << " in pool " << pool;
       }
@@ -182,7 +182,7 @@ class Fuzz {
     bool short_of_pages = false;
     for (std::size_t pool = 0; pool < pools_.size(); ++pool) {
       const PoolUse use = ledger_.use(static_cast<int>(pool));
-      const int pages = (sequence.length + count + kPage - 1) / kPage;
+      const int pages = (sequence.length + count + kPageTokens - 1) / kPageTokens;
       const int missing = pages - static_cast<int>(ledger_.pages(sequence.id, static_cast<int>(pool)).size());
       short_of_pages |= missing > use.free + use.cached;
     }
@@ -220,7 +220,7 @@ class Fuzz {
   std::vector<PoolSpec> pools_;
   KvLedger ledger_;
   std::mt19937 random_;
-  std::vector<std::vector<std::uint64_t>> memory_;  // [pool][page * kPage + slot]
+  std::vector<std::vector<std::uint64_t>> memory_;  // [pool][page * kPageTokens + slot]
   std::vector<std::map<std::pair<std::uint64_t, std::uint64_t>, std::int32_t>>
       names_;  // by pool: what may be found again
   std::vector<Believer> open_;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kAlignment = 256;     // of a layer's pages; a wing's widest copy needs 128
 constexpr std::int64_t kCounterStride = 64;  // a cache line each, so that layers do not disturb each other
-constexpr std::int64_t kMaxSlots = std::int64_t{1} << 31;  // a slot (page * page_size + place) is 32 bits
+constexpr std::int64_t kMaxTokenSlots = std::int64_t{1} << 31;  // a slot (page * page_size + place) is 32 bits
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 60;
 
 std::int64_t aligned(std::int64_t bytes, std::int64_t to) { return (bytes + to - 1) / to * to; }
@@ -33,7 +33,7 @@ Status check_spec(const StoreSpec& spec) {
     if (spec.num_pages[g] < 2)
       return Error("the KV cache needs at least one page for tokens and one for padding: raise --kv-cache-memory-bytes",
                    ErrorKind::exhausted);
-    if (std::int64_t{spec.num_pages[g]} * spec.page_size > kMaxSlots)
+    if (std::int64_t{spec.num_pages[g]} * spec.page_size > kMaxTokenSlots)
       return Error("the KV cache would hold more tokens than can be numbered (2^31): lower --kv-cache-memory-bytes");
   }
   return {};

@@ -62,7 +62,9 @@ Result<std::unique_ptr<Model>> make_from_gguf(const GgufFile& file, const Checkp
     OCTAVO_TRY(ModelSpec facts, read_facts(checkpoint, config));
     facts.family = family.name;
     facts.architecture = *architecture;
-    return family.make({config, true, rank, facts});
+    auto model = family.make({config, true, rank, facts});
+    if (!model && overrides.hf_overrides.empty()) return in_gguf_words(model.error(), *architecture);
+    return model;
   }
   return unknown_architecture(*architecture);
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 namespace octavo {
 namespace {
@@ -43,6 +44,11 @@ constexpr std::array<KeyPair, 9> kKeys = {{
     {"attention.layer_norm_rms_epsilon", "rms_norm_eps", true},
     {"vocab_size", "vocab_size", false},
 }};
+constexpr KeyPair kRopeBase{"rope.freq_base", "rope_theta", false};
+constexpr std::array<KeyPair, 2> kRopeScaling = {{
+    {"rope.scaling.factor", "factor", false},
+    {"rope.scaling.original_context_length", "original_max_position_embeddings", false},
+}};
 
 // Copies one metadata number under its config.json name, if it is there.
 Status copy_number(const GgufFile& file, const std::string& key, const char* name, Json& config) {
@@ -67,9 +73,7 @@ Status read_rope_scaling(const GgufFile& file, const std::string& prefix, Json& 
   OCTAVO_TRY(const auto kind, file.find_string(prefix + "rope.scaling.type"));
   if (kind && *kind != "none") {
     rope["rope_type"] = *kind;
-    OCTAVO_TRY(copy_number(file, prefix + "rope.scaling.factor", "factor", rope));
-    OCTAVO_TRY(
-        copy_number(file, prefix + "rope.scaling.original_context_length", "original_max_position_embeddings", rope));
+    for (const KeyPair& pair : kRopeScaling) OCTAVO_TRY(copy_number(file, prefix + pair.key, pair.name, rope));
   }
   for (const StoredTensor& tensor : file.tensors()) {
     if (tensor.name != "rope_freqs.weight") continue;
@@ -116,7 +120,7 @@ Result<Json> dense_config_from_gguf(const GgufFile& file, std::string_view archi
     if (const auto* tokens = file.find_strings("tokenizer.ggml.tokens")) config["vocab_size"] = tokens->size();
 
   Json rope = Json::object();
-  OCTAVO_TRY(copy_number(file, prefix + "rope.freq_base", "rope_theta", rope));
+  OCTAVO_TRY(copy_number(file, prefix + kRopeBase.key, kRopeBase.name, rope));
   OCTAVO_TRY(read_rope_scaling(file, prefix, rope));
   config["rope_parameters"] = std::move(rope);
 
@@ -132,6 +136,20 @@ Result<Json> dense_config_from_gguf(const GgufFile& file, std::string_view archi
   OCTAVO_TRY(const auto name, file.find_string("general.name"));
   if (name) config["_name_or_path"] = *name;
   return config;
+}
+
+Error in_gguf_words(const Error& error, std::string_view prefix) {
+  std::string message = error.message();
+  std::vector<KeyPair> pairs(kKeys.begin(), kKeys.end());
+  pairs.insert(pairs.end(), kRopeScaling.begin(), kRopeScaling.end());
+  pairs.push_back(kRopeBase);
+  for (const KeyPair& pair : pairs) {
+    const std::string name = "\"" + std::string(pair.name) + "\"";
+    const std::string key = "\"" + std::string(prefix) + "." + pair.key + "\"";
+    for (std::size_t at = 0; (at = message.find(name, at)) != std::string::npos; at += key.size())
+      message.replace(at, name.size(), key);
+  }
+  return Error(std::move(message), error.kind());
 }
 
 std::string dense_gguf_name(const std::string& name) {

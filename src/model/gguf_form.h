@@ -13,6 +13,10 @@ namespace octavo {
 // config.json's keys from metadata "<prefix>.block_count" and so on. Errors name the GGUF key.
 Result<Json> dense_config_from_gguf(const GgufFile& file, std::string_view prefix);
 
+// What is wrong with that config, told with the names that stand in the file: "hidden_size" is
+// "<prefix>.embedding_length".
+Error in_gguf_words(const Error& error, std::string_view prefix);
+
 // "model.layers.3.self_attn.q_proj.weight" -> "blk.3.attn_q.weight"; empty: GGUF has no such tensor.
 std::string dense_gguf_name(const std::string& name);
 

@@ -13,25 +13,25 @@ namespace octavo {
 namespace {
 
 constexpr std::array<std::string_view, 5> kKinds = {"default", "linear", "llama3", "yarn", "proportional"};
-constexpr std::array<std::string_view, 19> kKeys = {"rope_type",
-                                                    "type",
-                                                    "rope_theta",
-                                                    "factor",
-                                                    "original_max_position_embeddings",
-                                                    "low_freq_factor",
-                                                    "high_freq_factor",
-                                                    "beta_fast",
-                                                    "beta_slow",
-                                                    "mscale",
-                                                    "mscale_all_dim",
-                                                    "attention_factor",
-                                                    "truncate",
-                                                    "partial_rotary_factor",
-                                                    "mrope_section",
-                                                    "mrope_interleaved",
-                                                    "finetuned",
-                                                    "max_position_embeddings",
-                                                    "divisors"};
+constexpr std::array<std::string_view, 19> kRopeKeys = {"rope_type",
+                                                        "type",
+                                                        "rope_theta",
+                                                        "factor",
+                                                        "original_max_position_embeddings",
+                                                        "low_freq_factor",
+                                                        "high_freq_factor",
+                                                        "beta_fast",
+                                                        "beta_slow",
+                                                        "mscale",
+                                                        "mscale_all_dim",
+                                                        "attention_factor",
+                                                        "truncate",
+                                                        "partial_rotary_factor",
+                                                        "mrope_section",
+                                                        "mrope_interleaved",
+                                                        "finetuned",
+                                                        "max_position_embeddings",
+                                                        "divisors"};
 
 std::vector<float> default_frequencies(double theta, int width) {
   std::vector<float> frequencies(static_cast<std::size_t>(width / 2));
@@ -91,8 +91,8 @@ float yarn_factor(const RopeConfig& rope) {
 
 Status check_keys(const Json& rope) {
   for (const auto& [key, value] : rope.items())
-    if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end()) {
-      const std::vector<std::string> known(kKeys.begin(), kKeys.end());
+    if (std::find(kRopeKeys.begin(), kRopeKeys.end(), key) == kRopeKeys.end()) {
+      const std::vector<std::string> known(kRopeKeys.begin(), kRopeKeys.end());
       const auto close = nearest(key, known);
       return Error("rope key \"" + key + "\" is not known" + (close ? "; did you mean \"" + *close + "\"?" : ""));
     }

@@ -6,7 +6,7 @@ namespace octavo {
 namespace {
 
 // What would be sent to the engine, without sending it.
-HttpResponse render(const OrderedJson& body, const Words& words) {
+HttpResponse render_chat_request(const OrderedJson& body, const Words& words) {
   SpecResult result = read_chat_request(body, words);
   if (result.error) return error_response(*result.error);
   ChatInput input;
@@ -28,8 +28,9 @@ void add_chat_routes(Router& router, Service& service) {
   router.add({"POST", "/v1/chat/completions",
               [&service, chat](const std::shared_ptr<Exchange>& exchange) { generate(service, chat, exchange); },
               true});
-  router.add({"POST", "/v1/chat/completions/render",
-              [&service](const std::shared_ptr<Exchange>& exchange) { answer_body(service, exchange, render); }});
+  router.add({"POST", "/v1/chat/completions/render", [&service](const std::shared_ptr<Exchange>& exchange) {
+                answer_body(service, exchange, render_chat_request);
+              }});
 }
 
 }  // namespace octavo

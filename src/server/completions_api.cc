@@ -5,7 +5,7 @@
 namespace octavo {
 namespace {
 
-HttpResponse render(const OrderedJson& body, const Words& words) {
+HttpResponse render_completion_request(const OrderedJson& body, const Words& words) {
   const SpecResult result = read_completion_request(body, words);
   if (result.error) return error_response(*result.error);
   OrderedJson answer = OrderedJson::array();
@@ -28,8 +28,9 @@ void add_completion_routes(Router& router, Service& service) {
       {"POST", "/v1/completions",
        [&service, completion](const std::shared_ptr<Exchange>& exchange) { generate(service, completion, exchange); },
        true});
-  router.add({"POST", "/v1/completions/render",
-              [&service](const std::shared_ptr<Exchange>& exchange) { answer_body(service, exchange, render); }});
+  router.add({"POST", "/v1/completions/render", [&service](const std::shared_ptr<Exchange>& exchange) {
+                answer_body(service, exchange, render_completion_request);
+              }});
 }
 
 }  // namespace octavo

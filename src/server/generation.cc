@@ -17,8 +17,6 @@ constexpr std::size_t kMaxUnsentBytes = std::size_t{32} << 10;
 // A wake-up may be lost for want of memory.
 constexpr auto kLookAnyway = std::chrono::seconds(1);
 
-double seconds(Generation::Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
-
 std::optional<int> wider(std::optional<int> a, std::optional<int> b) {
   if (!a || !b) return a ? a : b;
   return std::max(*a, *b);

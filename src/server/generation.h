@@ -40,6 +40,8 @@ class Generation final : public ExchangeListener, public Wakeable, public std::e
   void stop(const ApiError& error, const char* reason) { fail(error, reason); }
 
  private:
+  static double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+
   struct Choice {
     std::unique_ptr<AnswerReader> reader;
     Piece piece;  // what the client has not been told

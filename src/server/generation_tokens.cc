@@ -6,8 +6,6 @@
 namespace octavo {
 namespace {
 
-double seconds(Generation::Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
-
 Outcome outcome_of(FinishReason reason) {
   switch (reason) {
     case FinishReason::stop:

@@ -22,7 +22,7 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-std::vector<Json> read_lines(const std::string& path) {
+std::vector<Json> read_cases(const std::string& path) {
   std::vector<Json> cases;
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -105,7 +105,7 @@ void expect_encoded(const Tokenizer& tokenizer, const Json& c) {
 
 // Our own files leave out what is the same for all: the text (line n is text n of texts.json), and `decoded` = text.
 std::vector<Json> encode_cases(const std::string& folder) {
-  auto cases = read_lines(folder + "/cases.jsonl");
+  auto cases = read_cases(folder + "/cases.jsonl");
   const auto texts = read_json_file(folder + "/../texts.json");
   for (std::size_t i = 0; i < cases.size(); ++i) {
     if (!cases[i].contains("text")) cases[i]["text"] = texts->at(i);
@@ -124,7 +124,7 @@ void run_cases(const std::string& folder) {
     expect_encoded(*tokenizer, c);
     expect_decoded(*tokenizer, list<std::int32_t>(c, "ids"), c);
   }
-  for (const Json& c : read_lines(folder + "/decode_cases.jsonl"))
+  for (const Json& c : read_cases(folder + "/decode_cases.jsonl"))
     expect_decoded(*tokenizer, list<std::int32_t>(c, "ids"), c);
 }
 

@@ -14,11 +14,11 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-std::string fixture(const std::string& name) {
+std::string tokenizer_file(const std::string& name) {
   return std::string(OCTAVO_SOURCE_DIR) + "/tests/fixtures/tokenizers/" + name + "/tokenizer.json";
 }
 
-Json fixture_json(const std::string& name) { return *read_json_file(fixture(name)); }
+Json fixture_json(const std::string& name) { return *read_json_file(tokenizer_file(name)); }
 Tokenizer fixture_tokenizer(const std::string& name) { return *Tokenizer::from_json(fixture_json(name), nullptr); }
 
 TEST(Tokenizer, KnowsItsTokens) {

@@ -78,7 +78,6 @@ void run(Case c, std::uint64_t seed = 1) {
   });
 }
 
-const KvElem kElems[] = {KvElem::f32, KvElem::bf16, KvElem::e4m3, KvElem::e5m2, KvElem::int8};
 const int kWidths[] = {64, 80, 96, 128, 192, 256};
 const int kGroups[] = {1, 2, 3, 4, 6, 8, 16};
 const int kPageSizes[] = {16, 32, 64};

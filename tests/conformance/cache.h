@@ -11,6 +11,8 @@
 
 namespace octavo::conformance {
 
+inline constexpr KvElem kElems[] = {KvElem::f32, KvElem::bf16, KvElem::e4m3, KvElem::e5m2, KvElem::int8};
+
 class Cache {
  public:
   Cache(Arena& arena, Backend& backend, const KvFormat& format, int page_size, int num_pages,

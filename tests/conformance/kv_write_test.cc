@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "cpu/page_layout.h"
 #include "kv/codec.h"
@@ -18,8 +17,6 @@ namespace {
 
 constexpr int kPageSize = 16;
 constexpr int kNumPages = 6;
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-const KvElem kElems[] = {KvElem::f32, KvElem::bf16, KvElem::e4m3, KvElem::e5m2, KvElem::int8};
 
 KvFormat format_of(KvElem key, KvElem value, bool rotation, int heads, int width) {
   const auto grain = [](KvElem elem) {

@@ -13,7 +13,7 @@
 namespace octavo::conformance {
 namespace {
 
-constexpr std::int32_t kLatent = 64, kRope = 16, kHeads = 5, kTokens = 41, kRows = 9, kPageSize = 16;
+constexpr std::int32_t kLatent = 64, kRope = 16, kHeads = 5, kTokens = 41, kRows = 9, kLatentPageSize = 16;
 constexpr float kScale = 0.05f;
 
 KvFormat format_of(KvElem latent, KvElem rope) {
@@ -63,14 +63,14 @@ TEST(LatentAttention, KeysAreLatentAndRopeValuesAreLatent) {
     const std::vector<float> rope = random.normals(kTokens * kRope, 3.0f);
     const std::vector<double> want = reference(format, q, latent, rope);
     for_each_path([&](Path& path) {
-      if (!path.backend->supports({.format = format, .q_heads = kHeads, .page_size = kPageSize})) return;
+      if (!path.backend->supports({.format = format, .q_heads = kHeads, .page_size = kLatentPageSize})) return;
       Arena arena(path.backend->device());
-      Cache cache(arena, *path.backend, format, kPageSize, 4, std::vector<float>{0.5f}, std::vector<float>{1.0f});
+      Cache cache(arena, *path.backend, format, kLatentPageSize, 4, std::vector<float>{0.5f}, std::vector<float>{1.0f});
       cache.poison();
       cache.set_table({{2, 1, 3}});
       std::vector<std::int32_t> slots;
       for (std::int32_t j = 0; j < kTokens; ++j)
-        slots.push_back((j < 16 ? 2 : j < 32 ? 1 : 3) * kPageSize + j % kPageSize);
+        slots.push_back((j < 16 ? 2 : j < 32 ? 1 : 3) * kLatentPageSize + j % kLatentPageSize);
       // Queries of the tokens before the step are never read.
       std::vector<float> all(static_cast<std::size_t>((kTokens - kRows) * kHeads * (kLatent + kRope)), std::nanf(""));
       all.insert(all.end(), q.begin(), q.end());

@@ -10,7 +10,7 @@
 namespace octavo::conformance {
 namespace {
 
-struct Case {
+struct NormCase {
   std::int64_t rows = 3;
   std::int64_t n = 576;
   bool weighted = true;
@@ -20,7 +20,7 @@ struct Case {
   float size = 1.0f;  // deviation of x: eps matters for small ones
 };
 
-std::vector<double> normed(const Case& c, const std::vector<float>& x, const std::vector<float>& weight) {
+std::vector<double> normed(const NormCase& c, const std::vector<float>& x, const std::vector<float>& weight) {
   std::vector<double> result;
   for (std::int64_t r = 0; r < c.rows; ++r) {
     double squares = 0.0;
@@ -36,9 +36,9 @@ std::vector<double> normed(const Case& c, const std::vector<float>& x, const std
 }
 
 // A number at the edge of two bf16 may fall to either side: one unit of what is rounded first, beside the result's own.
-double bound_of(const Case& c) { return c.compute == DType::f32 ? 2e-6 : 3e-2; }
+double bound_of(const NormCase& c) { return c.compute == DType::f32 ? 2e-6 : 3e-2; }
 
-void run(const Case& c) {
+void run_norm(const NormCase& c) {
   Random random(2);
   const std::vector<float> x = rounded(random.normals(c.rows * c.n, c.size), c.compute);
   const std::vector<float> residual = rounded(random.normals(c.rows * c.n, c.size), c.compute);
@@ -67,16 +67,16 @@ void run(const Case& c) {
 }
 
 TEST(Norm, EveryRuleAndWidth) {
-  for (const std::int64_t n : {1, 7, 16, 64, 80, 128, 576, 1000}) run({.n = n});
+  for (const std::int64_t n : {1, 7, 16, 64, 80, 128, 576, 1000}) run_norm({.n = n});
   for (const DType compute : {DType::f32, DType::bf16}) {
-    run({.rows = 33, .compute = compute});
-    run({.weighted = false, .compute = compute});
-    run({.offset = 1.0f, .rounded_first = false, .compute = compute});
-    run({.rounded_first = false, .compute = compute});
-    run({.compute = compute, .size = 1e-4f});
-    run({.compute = compute, .size = 1e4f});
+    run_norm({.rows = 33, .compute = compute});
+    run_norm({.weighted = false, .compute = compute});
+    run_norm({.offset = 1.0f, .rounded_first = false, .compute = compute});
+    run_norm({.rounded_first = false, .compute = compute});
+    run_norm({.compute = compute, .size = 1e-4f});
+    run_norm({.compute = compute, .size = 1e4f});
   }
-  run({.rows = 0});
+  run_norm({.rows = 0});
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,6 +10,8 @@
 #include "tensor/dtype.h"
 
 namespace octavo::conformance {
+
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 class Random {
  public:

@@ -12,7 +12,7 @@
 namespace octavo::conformance {
 namespace {
 
-struct Case {
+struct RouteCase {
   RouteKind kind = RouteKind::softmax_all;
   std::int64_t experts = 16;
   std::int64_t k = 4;
@@ -32,7 +32,7 @@ std::vector<std::int32_t> sorted_by(const std::vector<double>& x) {
   return order;
 }
 
-void expect_route(const Case& c, const std::vector<double>& logits, const std::vector<float>& bias,
+void expect_route(const RouteCase& c, const std::vector<double>& logits, const std::vector<float>& bias,
                   std::vector<std::int32_t>& ids, std::vector<double>& weights) {
   std::vector<double> weighed, choice;
   double sum = 0.0;
@@ -65,7 +65,7 @@ void expect_route(const Case& c, const std::vector<double>& logits, const std::v
   }
 }
 
-void run(const Case& c) {
+void run_route(const RouteCase& c) {
   Random random(12);
   constexpr std::int64_t kTokens = 40;
   std::vector<float> logits = random.normals(kTokens * c.experts, 2.0f);
@@ -94,16 +94,17 @@ void run(const Case& c) {
 }
 
 TEST(Route, EveryKind) {
-  run({});
-  run({.k = 1});
-  run({.experts = 128, .k = 8});
-  run({.renormalise = false, .scaling = 2.5f});
-  run({.kind = RouteKind::softmax_chosen, .experts = 32});
-  run({.kind = RouteKind::softmax_chosen, .k = 16});
-  run({.kind = RouteKind::sigmoid_groups, .biased = true, .scaling = 2.827f});
-  run({.kind = RouteKind::sigmoid_groups, .experts = 64, .k = 6, .num_groups = 8, .top_groups = 3, .biased = true});
-  run({.kind = RouteKind::sigmoid_groups, .num_groups = 4, .top_groups = 2, .renormalise = false});
-  run({.kind = RouteKind::sigmoid_groups, .experts = 8, .k = 3, .num_groups = 8, .top_groups = 4});
+  run_route({});
+  run_route({.k = 1});
+  run_route({.experts = 128, .k = 8});
+  run_route({.renormalise = false, .scaling = 2.5f});
+  run_route({.kind = RouteKind::softmax_chosen, .experts = 32});
+  run_route({.kind = RouteKind::softmax_chosen, .k = 16});
+  run_route({.kind = RouteKind::sigmoid_groups, .biased = true, .scaling = 2.827f});
+  run_route(
+      {.kind = RouteKind::sigmoid_groups, .experts = 64, .k = 6, .num_groups = 8, .top_groups = 3, .biased = true});
+  run_route({.kind = RouteKind::sigmoid_groups, .num_groups = 4, .top_groups = 2, .renormalise = false});
+  run_route({.kind = RouteKind::sigmoid_groups, .experts = 8, .k = 3, .num_groups = 8, .top_groups = 4});
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "tests/conformance/arena.h"
@@ -13,8 +12,6 @@
 
 namespace octavo::conformance {
 namespace {
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 struct Batch {
   std::vector<float> logits;

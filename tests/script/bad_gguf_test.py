@@ -66,6 +66,19 @@ class GgufTest(BadModelTest):
                 keys = [key for key in self.keys if key[0] != name] + [(name, kind, value)]
                 self.refuses_parts(keys=keys, mention="")
 
+    def test_a_number_out_of_range_is_named_as_the_file_names_it(self):
+        for name, kind, value in (
+            ("llama.block_count", checkpoints.U32, 2**32 - 1),
+            ("llama.embedding_length", checkpoints.U32, 0),
+            ("llama.feed_forward_length", checkpoints.U32, 0),
+            ("llama.attention.head_count_kv", checkpoints.U32, 3),
+            ("llama.attention.layer_norm_rms_epsilon", checkpoints.F32, float("inf")),
+            ("llama.rope.freq_base", checkpoints.F32, -1.0),
+        ):
+            with self.subTest(f"{name} {value}"):
+                keys = [key for key in self.keys if key[0] != name] + [(name, kind, value)]
+                self.refuses_parts(keys=keys, mention=name)
+
     def test_a_missing_key(self):
         for name in (
             "general.architecture",
@@ -118,7 +131,7 @@ class GgufTest(BadModelTest):
     def test_random_damage_never_crashes(self):
         checkpoints.write_gguf(self.file, self.keys, self.tensors)
         raw = self.file.read_bytes()
-        for place in [*range(0, 1400, 11), *range(1400, 16000, 577)]:
+        for place in [*range(0, 1400, 41), *range(1400, 16000, 1777)]:
             for byte in (0, 0x7F, 0xFF):
                 self.file.write_bytes(raw[:place] + bytes([byte]) + raw[place + 1 :])
                 outcome = self.answer(self.file)
