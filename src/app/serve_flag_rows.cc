@@ -1,9 +1,11 @@
 #include "app/serve_flag_rows.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "app/flag_setters.h"
 #include "base/json.h"
+#include "server/tool_parsers/answer_formats.h"
 
 namespace octavo {
 namespace {
@@ -40,6 +42,15 @@ Set json_list_of(std::vector<std::string>& (*target)(ServeConfig&)) {
       if (!entry.is_string()) return Error("the value must be a JSON list of strings, but is " + to_text(list));
       target(o.serve).push_back(entry.get<std::string>());
     }
+    return {};
+  };
+}
+
+Set one_of(std::vector<std::string> names, std::string& (*target)(ServeConfig&)) {
+  return [names = std::move(names), target](Options& o, const std::string& value) -> Status {
+    if (std::find(names.begin(), names.end(), value) == names.end())
+      return Error(in_quotes(value) + " is not one of " + join(names, ", "));
+    target(o.serve) = value;
     return {};
   };
 }
@@ -177,6 +188,13 @@ void add_answer_rows(std::vector<FlagRow>& rows) {
   rows.push_back({"--strict-max-tokens", "",
                   "refuse max_tokens that the context cannot hold beside the prompt, instead of cutting them", "off",
                   kServe, any([](Options& o, const std::string&) { o.serve.policy.strict_max_tokens = true; })});
+  rows.push_back({"--tool-call-parser", "NAME", "how calls of tools are read: " + join(call_parser_names(), ", "),
+                  "auto: as the chat template shows them", kServe,
+                  one_of(call_parser_names(), [](ServeConfig& c) -> std::string& { return c.call_parser; })});
+  rows.push_back({"--reasoning-parser", "NAME",
+                  "how reasoning is told from content: " + join(reasoning_parser_names(), ", "),
+                  "auto: as the chat template shows it", kServe,
+                  one_of(reasoning_parser_names(), [](ServeConfig& c) -> std::string& { return c.reasoning_parser; })});
   rows.push_back({"--trust-request-chat-template", "", "requests may bring a chat template of their own", "off", kServe,
                   any([](Options& o, const std::string&) { o.serve.trust_request_template = true; })});
   rows.push_back({"--enable-log-requests", "", "a line for each answered request, without any of its text", "off",
@@ -195,10 +213,7 @@ void add_compatible_rows(std::vector<FlagRow>& rows) {
   no_effect(rows, "--enable-server-load-tracking", "", "/load is always there");
   no_effect(rows, "--enable-prompt-tokens-details", "", "usage always has them");
   no_effect(rows, "--enable-tokenizer-info-endpoint", "", "/tokenizer_info is always there");
-  constexpr const char* kNoTools = "calls of tools are not parsed yet: their text comes as content";
-  refused(rows, "--enable-auto-tool-choice", "", kNoTools);
-  refused(rows, "--tool-call-parser", "NAME", kNoTools);
-  refused(rows, "--reasoning-parser", "NAME", "reasoning is not parsed yet: its text comes as content");
+  no_effect(rows, "--enable-auto-tool-choice", "", "calls of tools are read wherever a request brings tools");
   constexpr const char* kNoTls = "TLS is not built in yet: put a proxy before the server that ends it";
   refused(rows, "--ssl-certfile", "FILE", kNoTls);
   refused(rows, "--ssl-keyfile", "FILE", kNoTls);

@@ -93,6 +93,11 @@ std::optional<TextEvent> TextStream::poll(bool& pending) {
 
 void TextStream::on_event(std::function<void()> wake) { state_->tokens->on_event(std::move(wake)); }
 
+void TextStream::end(int index) {
+  state_->continuations.at(static_cast<std::size_t>(index)).ended = true;
+  state_->tokens->cancel_index(index);
+}
+
 void TextStream::cancel() { state_->tokens->cancel(); }
 
 }  // namespace octavo

@@ -34,6 +34,7 @@ class TextStream {
   std::optional<TextEvent> poll(bool& pending);
   void on_event(std::function<void()> wake);  // TokenStream's
   void cancel();
+  void end(int index);  // cancels one continuation: nothing more of it is given out
 
  private:
   struct State;

@@ -95,8 +95,9 @@ TEST(AnswerForm, ToolCallsAreNumberedAndContentIsNullBesideThem) {
   piece.delta.tool_calls = {{0, "c1", "f", "{\"a\":"}};
   const auto chunks = parsed(make_chat_form(facts(words))->chunks(piece, nullptr));
   const Json& call = chunks.at(0)["choices"][0]["delta"]["tool_calls"][0];
-  EXPECT_EQ(call,
-            Json::parse(R"({"index":0,"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\":"}})"));
+  EXPECT_EQ(call, Json::parse(R"({"index":0,"id":"c1","type":"function","function":{"name":"f","arguments":""}})"));
+  EXPECT_EQ(chunks.at(1)["choices"][0]["delta"],
+            Json::parse(R"({"tool_calls":[{"index":0,"function":{"arguments":"{\"a\":"}}]})"));
   AnswerDelta more;
   more.tool_calls = {{0, "", "", "1}"}, {1, "c2", "g", "{}"}};
   piece.delta.append(more);

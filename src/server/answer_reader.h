@@ -1,14 +1,20 @@
 // AnswerReader: the model's text -> what the client sees of it: content, reasoning, calls of tools. One for each
 // answer; text comes in pieces, and however it is cut the joined deltas are the same, so a stream and a whole answer
 // agree.
+//
+// A call is given out when it is whole and its arguments are an object of valid JSON; what only looks like a call is
+// content, to the last letter. Stop strings count in content alone: not in reasoning, not inside a call.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace octavo {
+
+struct AnswerPlan;
 
 struct ToolCallDelta {
   int index = 0;          // which call: 0, 1, ...
@@ -26,14 +32,25 @@ struct AnswerDelta {
   void append(const AnswerDelta& next);  // calls of one index become one
 };
 
+// The answer is over, whatever else the model would write.
+struct AnswerEnd {
+  std::string stop;  // the stop string; empty: the one call that was asked for is there
+};
+
 class AnswerReader {
  public:
   virtual ~AnswerReader() = default;
   virtual AnswerDelta push(std::string_view text) = 0;
-  virtual AnswerDelta finish() = 0;  // what was held back
+  virtual AnswerDelta finish() = 0;                                      // what was held back
+  virtual void look_for_stops(bool) {}                                   // from the next text on; at first they count
+  virtual std::optional<AnswerEnd> end() const { return std::nullopt; }  // after it everything is empty
 };
 
-// Everything is content.
+// Everything is content, and stop strings are another's.
 std::unique_ptr<AnswerReader> make_plain_reader();
+
+// What the plan says; never null.
+std::unique_ptr<AnswerReader> make_answer_reader(const AnswerPlan& plan, std::vector<std::string> stops,
+                                                 bool include_stop);
 
 }  // namespace octavo

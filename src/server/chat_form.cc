@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "server/answer_form.h"
 #include "server/logprobs_json.h"
 
@@ -36,8 +38,14 @@ class ChatForm final : public AnswerForm {
     std::string logprobs = "null";
     if (facts_.logprobs && !piece.tokens.empty())
       logprobs = to_text(chat_logprobs(piece.tokens, *facts_.logprobs, *facts_.tokenizer));
-    if (!piece.delta.empty() || logprobs != "null")
-      result.push_back(chunk(piece, delta_text(piece.delta), logprobs, false, usage));
+    if (!piece.delta.empty() || logprobs != "null") {
+      AnswerDelta delta = piece.delta;
+      const std::vector<ToolCallDelta> arguments = cut_arguments(delta);
+      result.push_back(chunk(piece, delta_text(delta), logprobs, false, usage));
+      if (!arguments.empty())
+        result.push_back(
+            chunk(piece, "{\"tool_calls\":" + to_text(tool_calls_json(arguments, true)) + "}", "null", false, usage));
+    }
     if (!piece.finish.empty()) result.push_back(chunk(piece, "{}", "null", true, usage));
     return result;
   }
@@ -73,6 +81,15 @@ class ChatForm final : public AnswerForm {
   }
 
  private:
+  // Clients take the name of a call from its first delta, and arguments from later ones only.
+  static std::vector<ToolCallDelta> cut_arguments(AnswerDelta& delta) {
+    std::vector<ToolCallDelta> later;
+    for (ToolCallDelta& call : delta.tool_calls)
+      if (!call.id.empty() && !call.arguments.empty())
+        later.push_back({call.index, "", "", std::exchange(call.arguments, {})});
+    return later;
+  }
+
   // Mostly a few letters of content for each of thousands of streams: written without building JSON.
   static std::string delta_text(const AnswerDelta& delta) {
     if (delta.reasoning.empty() && delta.tool_calls.empty())

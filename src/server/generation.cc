@@ -51,7 +51,9 @@ void Generation::start(Service& service, std::shared_ptr<Exchange> exchange, Gen
   self->choices_.resize(total);
   for (std::size_t i = 0; i < total; ++i) {
     Choice& choice = self->choices_[i];
-    choice.reader = make_plain_reader();
+    choice.reader = asked.answer.plain()
+                        ? make_plain_reader()
+                        : make_answer_reader(asked.answer, asked.sampling.stop, asked.sampling.include_stop);
     choice.piece.choice = static_cast<int>(i);
     choice.piece.prompt = static_cast<int>(i) / asked.sampling.n;
   }
@@ -103,8 +105,10 @@ std::optional<ApiError> Generation::submit(const char* prompt_field) {
       if (error.status == 429) error.retry_after = service_.admission.retry_after(Clock::now());
       return error;
     }
-    prompts_.push_back({std::make_unique<TextStream>(*std::move(stream), service_.words.tokenizer, spec_.sampling,
-                                                     spec_.skip_special)});
+    SamplingParams of_text = spec_.sampling;
+    if (!spec_.answer.plain()) of_text.stop.clear();  // the reader of the answer looks for them
+    prompts_.push_back(
+        {std::make_unique<TextStream>(*std::move(stream), service_.words.tokenizer, of_text, spec_.skip_special)});
   }
   service_.admission.queue_tokens(tokens);
   return std::nullopt;

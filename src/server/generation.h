@@ -64,6 +64,7 @@ class Generation final : public ExchangeListener, public Wakeable, public std::e
   void take(std::size_t prompt, TextEvent& event);
   void begin_choice(std::size_t prompt, Choice& choice, TokenEvent& event);
   void take_token(Choice& choice, TokenEvent& event);
+  void read_text(std::size_t prompt, Choice& choice, TextEvent& event);
   void end_choice(std::size_t prompt, Choice& choice, const TextEvent& event);
   void write_news();
   void send(std::string_view events);

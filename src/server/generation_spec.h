@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/request.h"
+#include "server/answer_plan.h"
 #include "server/errors.h"
 
 namespace octavo {
@@ -25,13 +26,13 @@ struct GenerationSpec {
   bool echo = false;
   bool prompt_only = false;  // max_tokens 0 with echo: the prompt and its log-probabilities, nothing new
   bool skip_special = true;
-  bool single_tool_call = false;       // parallel_tool_calls: false
   std::optional<int> logprobs;         // of the answer, as the client wants them
   std::optional<int> prompt_logprobs;  // the field of that name
   SamplingParams sampling;
   int priority = 0;
   std::string cache_salt;
   std::vector<PromptSpec> prompts;
+  AnswerPlan answer = {};  // how what the model writes is read
 
   int continuations() const { return static_cast<int>(prompts.size()) * sampling.n; }
 };

@@ -1,7 +1,7 @@
-#include "server/generation.h"
-
 #include <algorithm>
 #include <utility>
+
+#include "server/generation.h"
 
 namespace octavo {
 namespace {
@@ -43,9 +43,22 @@ void Generation::take(std::size_t prompt, TextEvent& event) {
     if (!choice.begun) begin_choice(prompt, choice, token);
     if (token.token || token.stop_token) take_token(choice, token);
   }
-  if (!spec_.prompt_only) choice.piece.delta.append(choice.reader->push(event.text));
+  if (!spec_.prompt_only) read_text(prompt, choice, event);
   if (event.finish) end_choice(prompt, choice, event);
   choice.called_tools |= !choice.piece.delta.tool_calls.empty();
+}
+
+// The reader may end the answer before the model does.
+void Generation::read_text(std::size_t prompt, Choice& choice, TextEvent& event) {
+  choice.reader->look_for_stops(choice.num_tokens > spec_.sampling.min_tokens);
+  choice.piece.delta.append(choice.reader->push(event.text));
+  if (event.finish == FinishReason::stop || event.finish == FinishReason::length)
+    choice.piece.delta.append(choice.reader->finish());
+  const auto end = choice.reader->end();
+  if (!end) return;
+  if (!event.finish) prompts_[prompt].text->end(event.index);
+  event.finish = FinishReason::stop;
+  event.stop_reason = end->stop;
 }
 
 void Generation::begin_choice(std::size_t prompt, Choice& choice, TokenEvent& event) {
@@ -103,7 +116,6 @@ void Generation::end_choice(std::size_t prompt, Choice& choice, const TextEvent&
     failure_ = ApiError{.status = 503, .message = "the request was cancelled: the server is shutting down"};
     return;
   }
-  if (!spec_.prompt_only) choice.piece.delta.append(choice.reader->finish());
   choice.piece.finish = reason == FinishReason::length || spec_.prompt_only ? "length" : "stop";
   if ((choice.called_tools || !choice.piece.delta.tool_calls.empty()) && reason == FinishReason::stop)
     choice.piece.finish = "tool_calls";

@@ -60,6 +60,8 @@ std::vector<BodyRow> body_rows() {
                                                            {"top_logprobs", Kind::integer, 0, 20},
                                                            {"tools", Kind::list},
                                                            {"tool_choice", Kind::any},
+                                                           {"parallel_tool_calls", Kind::boolean},
+                                                           {"include_reasoning", Kind::boolean},
                                                            {"chat_template_kwargs", Kind::object},
                                                            {"add_generation_prompt", Kind::boolean},
                                                            {"continue_final_message", Kind::boolean},

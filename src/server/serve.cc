@@ -11,6 +11,27 @@
 namespace octavo {
 namespace {
 
+// How the model writes calls and reasoning, and how its template wants them back.
+Status choose_formats(const ServeConfig& config, Words& words) {
+  const std::string source = words.chat_template ? words.chat_template->chat_template.source() : std::string();
+  OCTAVO_TRY(words.formats, choose_answer_formats(config.call_parser, config.reasoning_parser, source));
+  if (words.chat_template)
+    words.history = probe_tool_history(words.chat_template->chat_template, words.chat_template->special);
+  for (const std::string& mark : format_markers(words.formats)) {
+    const auto id = words.tokenizer.token_to_id(mark);
+    words.special_marks = words.special_marks || (id && words.tokenizer.is_special(*id));
+  }
+  return {};
+}
+
+std::string describe_tools(const Words& words) {
+  if (!words.chat_template) return "none: there is no chat template";
+  std::string text = "calls are read as " + format_name(words.formats.calls);
+  if (words.formats.calls == CallFormat::none) text = "calls are not read, they are content";
+  if (!words.history.shows_tools) text += "; the chat template does not show the model a request's tools";
+  return text;
+}
+
 Result<Words> load_words(const ServeConfig& config) {
   OCTAVO_TRY(const Checkpoint checkpoint, Checkpoint::open_text(config.engine.model_path));
   OCTAVO_TRY(Tokenizer tokenizer, load_tokenizer(checkpoint));
@@ -25,6 +46,7 @@ Result<Words> load_words(const ServeConfig& config) {
   } else {
     return asset.error();
   }
+  OCTAVO_TRY(choose_formats(config, words));
   words.longest_token = longest_token_bytes(words.tokenizer);
   words.trust_request_template = config.trust_request_template;
   if (config.recommended_sampling) words.defaults = recommended_sampling(checkpoint.generation_config());
@@ -42,6 +64,10 @@ void print_start(const ServeConfig& config, const Service& service, const HttpSe
   for (const std::string& report : facts.kv_report) line("kv cache", report);
   line("capacity", facts.capacity_derivation);
   line("context", std::to_string(facts.max_model_len) + " tokens");
+  line("tools", describe_tools(service.words));
+  line("reasoning", service.words.formats.reasoning == ReasoningFormat::none
+                        ? "not looked for"
+                        : "read as " + format_name(service.words.formats.reasoning));
   line("limits", std::to_string(config.engine.max_num_seqs) + " requests at once, " +
                      std::to_string(config.max_queued_requests) + " more wait, " +
                      std::to_string(config.engine.max_num_batched_tokens) + " tokens a step");

@@ -24,6 +24,7 @@ struct ServeConfig {
   std::string model_name;                 // as it was named
   std::string chat_template;              // --chat-template, or empty
   bool trust_request_template = false;
+  std::string call_parser = "auto", reasoning_parser = "auto";  // --tool-call-parser, --reasoning-parser
   bool recommended_sampling = true;  // --generation-config auto
   int max_queued_requests = 1024;
   std::int64_t max_queued_tokens = 0;  // 0: no limit

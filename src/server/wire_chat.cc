@@ -43,9 +43,10 @@ std::optional<std::string> content_text(Fields& fields, const OrderedJson& messa
   return text;
 }
 
-// Templates want a call's arguments as an object; clients send them as a string. What the model wrote and is no JSON
-// stays as it is.
-bool read_tool_calls(Fields& fields, const OrderedJson& message, std::size_t index, OrderedJson& result) {
+// Most templates want a call's arguments as an object; clients send them as a string. What the model wrote and is no
+// JSON stays as it is.
+bool read_tool_calls(Fields& fields, const Words& words, const OrderedJson& message, std::size_t index,
+                     OrderedJson& result) {
   const auto calls = message.find("tool_calls");
   if (calls == message.end() || calls->is_null()) return true;
   const auto fail = [&](const std::string& what) {
@@ -61,7 +62,9 @@ bool read_tool_calls(Fields& fields, const OrderedJson& message, std::size_t ind
     if (!function.contains("name") || !function["name"].is_string()) return fail("has a call without function.name");
     const auto arguments = function.find("arguments");
     if (arguments == function.end() || arguments->is_null()) {
-      function["arguments"] = OrderedJson::object();
+      function["arguments"] = words.history.text_arguments ? OrderedJson("{}") : OrderedJson::object();
+    } else if (words.history.text_arguments) {
+      if (!arguments->is_string()) *arguments = to_text(*arguments);
     } else if (arguments->is_string()) {
       const std::string text = arguments->get<std::string>();
       auto parsed = trim(text).empty() ? Result<OrderedJson>(OrderedJson::object()) : parse_ordered_json(text, "");
@@ -71,11 +74,14 @@ bool read_tool_calls(Fields& fields, const OrderedJson& message, std::size_t ind
     }
     list.push_back(std::move(call));
   }
-  if (!list.empty()) result["tool_calls"] = std::move(list);
+  if (list.empty()) return true;
+  result["tool_calls"] = std::move(list);
+  if (words.history.null_content && result["content"] == "") result["content"] = nullptr;
   return true;
 }
 
-bool read_message(Fields& fields, const OrderedJson& message, std::size_t index, OrderedJson& messages) {
+bool read_message(Fields& fields, const Words& words, const OrderedJson& message, std::size_t index,
+                  OrderedJson& messages) {
   const auto fail = [&](const std::string& what) {
     fields.refuse("messages", at(index) + what);
     return false;
@@ -91,7 +97,7 @@ bool read_message(Fields& fields, const OrderedJson& message, std::size_t index,
   const auto content = content_text(fields, message, index);
   if (!content) return false;
   result["content"] = *content;
-  if (name == "assistant" && !read_tool_calls(fields, message, index, result)) return false;
+  if (name == "assistant" && !read_tool_calls(fields, words, message, index, result)) return false;
   for (const char* key : {"name", "tool_call_id", "reasoning_content", "reasoning"}) {
     const auto value = message.find(key);
     if (value == message.end() || value->is_null()) continue;
@@ -121,6 +127,7 @@ void read_tools(Fields& fields, ChatInput& input) {
   if (choice == nullptr) return;
   if (choice->is_string()) {
     const std::string text = choice->get<std::string>();
+    if (text == "none") input.tools = nullptr;  // what the model does not know of it does not call
     if (text == "none" || text == "auto") return;
     if (text != "required")
       return fields.refuse("tool_choice", "tool_choice is " + in_quotes(text) +
@@ -130,6 +137,11 @@ void read_tools(Fields& fields, ChatInput& input) {
   }
   if (input.tools.is_null()) return fields.refuse("tool_choice", "tool_choice needs tools");
   fields.refuse("tool_choice", "tool_choice required or a named function is not supported yet: only none and auto are");
+}
+
+std::string final_content(const ChatInput& input) {
+  const OrderedJson& content = input.messages.back()["content"];
+  return content.is_string() ? content.get<std::string>() : std::string();
 }
 
 // The text up to the end of the last message's content, so that the model goes on with it.
@@ -143,6 +155,19 @@ Result<std::string> cut_after_final(std::string rendered, const std::string& con
   return Error("continue_final_message: the last message's content is not in the rendered prompt");
 }
 
+// How the answer to this prompt is to be read.
+AnswerPlan answer_plan(const ChatInput& input, const Words& words, const std::string& prompt) {
+  AnswerPlan plan;
+  plan.reasoning = words.formats.reasoning;
+  if (!input.tools.is_null()) {
+    plan.calls = words.formats.calls;
+    plan.tools = std::make_shared<const OrderedJson>(input.tools);
+  }
+  const std::string last = final_content(input);
+  read_prompt_end(prompt, input.continue_final_message ? &last : nullptr, plan);
+  return plan;
+}
+
 }  // namespace
 
 void read_chat_input(Fields& fields, const Words& words, ChatInput& input) {
@@ -150,7 +175,7 @@ void read_chat_input(Fields& fields, const Words& words, ChatInput& input) {
   if (messages == nullptr) return fields.refuse("messages", "messages is missing: a list of at least one message");
   if (messages->empty()) return fields.refuse("messages", "messages is empty: at least one message is needed");
   for (std::size_t i = 0; i < messages->size(); ++i)
-    if (!read_message(fields, (*messages)[i], i, input.messages)) return;
+    if (!read_message(fields, words, (*messages)[i], i, input.messages)) return;
   read_tools(fields, input);
   input.variables = OrderedJson::object();
   if (const auto effort = fields.text("reasoning_effort")) input.variables["reasoning_effort"] = *effort;
@@ -183,7 +208,7 @@ Result<std::string> render_chat(const ChatInput& input, const Words& words) {
   variables["add_generation_prompt"] = input.add_generation_prompt;
   OCTAVO_TRY(std::string rendered, (own ? *own : words.chat_template->chat_template).render(variables));
   if (!input.continue_final_message) return rendered;
-  return cut_after_final(std::move(rendered), input.messages.back()["content"].get<std::string>());
+  return cut_after_final(std::move(rendered), final_content(input));
 }
 
 SpecResult read_chat_request(const OrderedJson& body, const Words& words) {
@@ -201,7 +226,8 @@ SpecResult read_chat_request(const OrderedJson& body, const Words& words) {
   if (top.value_or(0) > 0 && !wanted)
     fields.refuse("top_logprobs", "top_logprobs can only be given with logprobs: true");
   if (wanted) spec.logprobs = static_cast<int>(top.value_or(0));
-  spec.single_tool_call = !fields.flag("parallel_tool_calls").value_or(true);
+  const bool single_call = !fields.flag("parallel_tool_calls").value_or(true);
+  const bool include_reasoning = fields.flag("include_reasoning").value_or(true);
   ChatInput input;
   read_chat_input(fields, words, input);
   result.error = fields.error();
@@ -219,7 +245,11 @@ SpecResult read_chat_request(const OrderedJson& body, const Words& words) {
   }
   PromptSpec prompt{.ids = *std::move(ids), .echo = {}};
   spec.echo = input.echo && input.messages.back()["role"] == "assistant";
-  if (spec.echo) prompt.echo = input.messages.back()["content"].get<std::string>();
+  if (spec.echo) prompt.echo = final_content(input);
+  spec.answer = answer_plan(input, words, *rendered);
+  spec.answer.single_call = single_call;
+  spec.answer.include_reasoning = include_reasoning;
+  if (!spec.answer.plain() && words.special_marks) spec.skip_special = false;
   spec.prompts.push_back(std::move(prompt));
   return result;
 }

@@ -13,7 +13,7 @@ namespace octavo {
 // What goes into the template.
 struct ChatInput {
   OrderedJson messages = OrderedJson::array();
-  OrderedJson tools;      // null: none
+  OrderedJson tools;      // null: none, or none may be called
   OrderedJson variables;  // chat_template_kwargs, documents, reasoning_effort
   std::optional<std::string> chat_template;
   bool add_generation_prompt = true;

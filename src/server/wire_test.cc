@@ -152,6 +152,71 @@ TEST(Wire, MessagesBecomeWhatTemplatesKnow) {
             R"([user]hi[{"type": "function", "function": {"strict": true, "name": "f"}}][assistant])");
 }
 
+TEST(Wire, ToolsSayHowTheAnswerIsRead) {
+  const std::string tools = R"(,"tools":[{"type":"function","function":{"name":"f","strict":true}}])";
+  Words words = test_words();
+  words.formats = {CallFormat::tagged, ReasoningFormat::tags};
+  const auto plan = [&](const std::string& fields) {
+    const SpecResult result = read_chat_request(json("{" + kHi + fields + "}"), words);
+    EXPECT_FALSE(result.error) << result.error->message;
+    return result.spec.answer;
+  };
+  EXPECT_EQ(plan("").calls, CallFormat::none) << "nothing to call";
+  EXPECT_EQ(plan("").reasoning, ReasoningFormat::tags);
+  EXPECT_EQ(plan(tools).calls, CallFormat::tagged);
+  EXPECT_FALSE(plan(tools).single_call);
+  EXPECT_TRUE(plan(tools + R"(,"tool_choice":"auto","parallel_tool_calls":false)").single_call);
+  EXPECT_EQ(plan(tools + R"(,"tool_choice":"none")").calls, CallFormat::none);
+  EXPECT_EQ(prompt_of(chat(kHi + tools + R"(,"tool_choice":"none")")), "[user]hi[assistant]") << "not shown either";
+  EXPECT_TRUE(plan("").include_reasoning);
+  EXPECT_FALSE(plan(R"(,"include_reasoning":false)").include_reasoning);
+  EXPECT_EQ(plan("").think, ThinkStart::unknown);
+  EXPECT_EQ(plan(R"(,"continue_final_message":true,"add_generation_prompt":false)").think, ThinkStart::closed);
+  EXPECT_TRUE(plan("").plain() == false && chat(kHi).spec.answer.plain());
+  words.special_marks = true;
+  EXPECT_FALSE(read_chat_request(json("{" + kHi + "}"), words).spec.skip_special) << "marks must be seen";
+}
+
+TEST(Wire, ThePromptTellsWhereReasoningBegins) {
+  const auto after = [](const std::string& prompt) {
+    AnswerPlan plan;
+    read_prompt_end(prompt, nullptr, plan);
+    return plan;
+  };
+  EXPECT_EQ(after("<|im_start|>assistant\n").think, ThinkStart::unknown);
+  EXPECT_EQ(after("<|im_start|>assistant\n<think>\n").think, ThinkStart::open);
+  EXPECT_EQ(after("assistant\n<think>\n\n</think>\n\n").think, ThinkStart::closed);
+  EXPECT_EQ(after("<|start|>user<|message|>q<|end|><|start|>assistant").channel_head, "assistant");
+  EXPECT_EQ(after("<|end|><|start|>assistant<|channel|>final<|message|>It is").channel_head,
+            "assistant<|channel|>final<|message|>");
+  EXPECT_EQ(after("<|start|>user<|message|>q<|end|>").channel_head, "");
+  AnswerPlan plan;
+  const std::string thinking = "<think>so", done = "<think>so</think>A";
+  read_prompt_end("..." + thinking, &thinking, plan);
+  EXPECT_EQ(plan.think, ThinkStart::open);
+  read_prompt_end("..." + done, &done, plan);
+  EXPECT_EQ(plan.think, ThinkStart::closed);
+}
+
+TEST(Wire, PastCallsAreRenderedAsTheTemplateWantsThem) {
+  const std::string call = R"("messages":[{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function",
+      "function":{"name":"f","arguments":"{\"b\":  1}"}}]}],"add_generation_prompt":false)";
+  Words words = test_words();
+  for (const char* source :
+       {"{% for m in messages %}{% if m.content is none %}{% for c in m.tool_calls %}<{{ c.function.name + ':' + "
+        "c.function.arguments }}>{% endfor %}{% endif %}{% endfor %}",
+        "{% for m in messages %}{% for c in m.tool_calls %}<{{ c.function.name }}:{{ c.function.arguments | tojson }}>"
+        "{% endfor %}{{ m.content + '' }}{% endfor %}"}) {
+    words.chat_template->chat_template = *ChatTemplate::parse(source);
+    words.history = probe_tool_history(words.chat_template->chat_template, words.chat_template->special);
+    EXPECT_TRUE(words.history.shows_calls && !words.history.shows_tools);
+    const SpecResult result = read_chat_request(json("{" + call + "}"), words);
+    ASSERT_FALSE(result.error) << result.error->message;
+    EXPECT_EQ(text_of(words, result.spec.prompts.at(0).ids),
+              words.history.text_arguments ? "<f:{\"b\":  1}>" : "<f:{\"b\": 1}>");
+  }
+}
+
 TEST(Wire, CompletionPromptsComeInFourForms) {
   EXPECT_EQ(complete(R"("prompt":"ab")").spec.prompts.size(), 1u);
   EXPECT_EQ(complete(R"("prompt":"ab")").spec.sampling.max_tokens, 16);

@@ -11,6 +11,8 @@
 #include "engine/request.h"
 #include "engine/text_assets.h"
 #include "server/errors.h"
+#include "server/tool_history.h"
+#include "server/tool_parsers/answer_formats.h"
 #include "text/tokenizer.h"
 
 namespace octavo {
@@ -26,6 +28,9 @@ struct Words {
   int max_model_len = 0;
   std::size_t longest_token = 1;  // bytes
   bool trust_request_template = false;
+  AnswerFormats formats = {};  // of the model's answers
+  ToolHistory history = {};    // how the template wants past calls
+  bool special_marks = false;  // the tokenizer counts marks of the formats among its special tokens
 
   bool serves(std::string_view name) const;
   ApiError unknown_model(std::string_view name) const;
