@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "app/client_flag_rows.h"
 #include "app/flag_setters.h"
 #include "app/instrument_flag_rows.h"
 #include "app/serve_flag_rows.h"
@@ -140,12 +141,13 @@ void add_cache_rows(std::vector<FlagRow>& rows) {
                   set_max_model_len});
   rows.push_back(
       {"--block-size", "TOKENS", "tokens a page of the cache, a power of two", "64", kEngineCommands, set_block_size});
-  rows.push_back(
-      {"--kv-cache-memory-bytes", "BYTES", "memory for the KV cache",
-       "on a GPU what --gpu-memory-utilization leaves, else by --max-num-seqs and --max-model-len, at most a quarter of "
-       "what is free",
-       kEngineCommands,
-       count(1, std::int64_t{1} << 50, true, [](Options& o, std::int64_t v) { o.engine.kv_cache_bytes = v; })});
+  rows.push_back({"--kv-cache-memory-bytes", "BYTES", "memory for the KV cache",
+                  "on a GPU what --gpu-memory-utilization leaves, else by --max-num-seqs and --max-model-len, at most "
+                  "a quarter of "
+                  "what is free",
+                  kEngineCommands, count(1, std::int64_t{1} << 50, true, [](Options& o, std::int64_t v) {
+                    o.engine.kv_cache_bytes = v;
+                  })});
   rows.push_back({"--gpu-memory-utilization", "SHARE",
                   "share of the whole GPU's memory that this process may use; without effect on the processor and with "
                   "--kv-cache-memory-bytes",
@@ -257,6 +259,7 @@ std::vector<FlagRow> flag_rows() {
   add_word_rows(rows);
   add_eval_rows(rows);
   add_instrument_rows(rows);
+  add_client_rows(rows);
   return rows;
 }
 

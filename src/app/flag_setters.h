@@ -32,10 +32,9 @@ Set number(double low, double high, bool low_itself, Store store) {
     OCTAVO_TRY(const double value, parse_double(text));
     if (value < low || value > high || (value == low && !low_itself)) {
       const std::string from = low_itself ? "from " : "above ";
-      return Error(in_quotes(text) + " is not a number " + from + to_text(Json(low)) + " to " +
-                   to_text(Json(high)));
+      return Error(in_quotes(text) + " is not a number " + from + to_text(Json(low)) + " to " + to_text(Json(high)));
     }
-    store(options, static_cast<float>(value));
+    store(options, value);
     return {};
   };
 }

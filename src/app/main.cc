@@ -32,12 +32,22 @@ void set_signals() {
   std::signal(SIGXFSZ, SIG_IGN);
 }
 
+Status call_server(Options& options, const std::string& api_key) {
+  InterruptWatcher interrupts;
+  const bool chatting = options.command == Command::chat;
+  ClientConfig& client = chatting ? options.chat.client : options.bench_serve.client;
+  if (client.api_key.empty()) client.api_key = api_key;
+  return chatting ? chat(options.chat, interrupts) : bench_serve(options.bench_serve);
+}
+
 Status dispatch(Options options) {
   if (options.command == Command::advise) return advise_kernels({options.output_json}, kernel_inventory());
   if (options.command == Command::bench_kernels)
     return bench_kernels({options.kernel_rows, options.engine.seed, options.output_json, options.report_file},
                          backend_factory(options));
   const Environment environment = read_environment();
+  if (options.command == Command::chat || options.command == Command::bench_serve)
+    return call_server(options, environment.openai_api_key);
   if (options.model.empty()) {
     OCTAVO_TRY(options.engine.model_path, default_model_path(environment.octavo_cache));
   } else {
@@ -84,6 +94,8 @@ Status dispatch(Options options) {
                           options.num_iters, options.output_json},
                          backend_factory(options));
     case Command::serve:
+    case Command::chat:
+    case Command::bench_serve:
     case Command::bench_kernels:
     case Command::advise:
       break;  // above

@@ -23,8 +23,9 @@ struct CommandRow {
   ModelUse model;
 };
 
-constexpr std::array<CommandRow, 14> kCommands = {{
+constexpr std::array<CommandRow, 16> kCommands = {{
     {Command::run, "run", "Answer a prompt, or chat in the terminal", ModelUse::optional},
+    {Command::chat, "chat", "Chat in the terminal with a running server", ModelUse::none},
     {Command::serve, "serve", "Serve a model to clients of the OpenAI and vLLM APIs", ModelUse::optional},
     {Command::inspect, "inspect", "Say what a checkpoint is and what octavo makes of it", ModelUse::required},
     {Command::eval_logits, "eval logits", "Write the logits of every position of a list of token ids",
@@ -38,6 +39,7 @@ constexpr std::array<CommandRow, 14> kCommands = {{
      ModelUse::required},
     {Command::bench_throughput, "bench throughput", "Measure many requests at once", ModelUse::required},
     {Command::bench_verbs, "bench verbs", "Say where the time of a step goes", ModelUse::required},
+    {Command::bench_serve, "bench serve", "Measure a running server", ModelUse::none},
     {Command::bench_kernels, "bench kernels", "Run every kernel of the GPU's wing at fixed shapes", ModelUse::none},
     {Command::advise, "advise", "Say what this octavo is made of", ModelUse::none},
     {Command::tokenize, "tokenize", "Text on stdin to token ids, and back", ModelUse::required},
@@ -47,6 +49,7 @@ constexpr std::array<CommandRow, 14> kCommands = {{
 constexpr const char* kModelHelp =
     "a directory with config.json and safetensors, a .gguf file, or org/name from the local Hugging Face cache";
 constexpr std::string_view kSkipLayers = "--kv-cache-dtype-skip-layers";
+constexpr std::array<std::string_view, 3> kBenchServeLists = {"--goodput", "--metadata", "--header"};
 
 std::string model_words(ModelUse use) {
   return use == ModelUse::none ? "" : use == ModelUse::required ? " MODEL" : " [MODEL]";
@@ -66,6 +69,22 @@ bool looks_like_layers(const std::string& argument) {
   };
   const bool indices = std::all_of(argument.begin(), argument.end(), layer_char) && argument != "-" && argument != "--";
   return indices || argument == "sliding_window" || argument == "full_attention";
+}
+
+// Flags with several values take all words up to the next flag: each word with the flag's name of its own.
+std::vector<std::string> repeat_list_flags(const std::vector<std::string>& arguments) {
+  std::vector<std::string> result;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    result.push_back(arguments[i]);
+    if (std::find(kBenchServeLists.begin(), kBenchServeLists.end(), with_dashes(arguments[i])) ==
+        kBenchServeLists.end())
+      continue;
+    for (bool first = true; i + 1 < arguments.size() && !arguments[i + 1].starts_with("-"); first = false) {
+      if (!first) result.push_back(result[result.size() - 2]);
+      result.push_back(arguments[++i]);
+    }
+  }
+  return result;
 }
 
 // The flags with several values, of which some begin with a dash: they are joined before CLI11 sees them. All that
@@ -220,6 +239,7 @@ Environment read_environment() {
   const std::string cache = variable("XDG_CACHE_HOME").empty() ? home + "/.cache" : variable("XDG_CACHE_HOME");
   Environment environment;
   environment.octavo_cache = cache + "/octavo";
+  environment.openai_api_key = variable("OPENAI_API_KEY");
   environment.hub_directory = variable("HF_HUB_CACHE");
   if (environment.hub_directory.empty())
     environment.hub_directory = (variable("HF_HOME").empty() ? cache + "/huggingface" : variable("HF_HOME")) + "/hub";
@@ -235,7 +255,8 @@ Result<Parsed> parse_options(const std::vector<std::string>& arguments) {
   std::vector<CommandParser> parsers;
   for (const CommandRow& row : kCommands) parsers.push_back(add_command(root, row, rows));
 
-  std::vector<std::string> reversed = join_layer_lists(arguments);
+  const bool bench_serve = arguments.size() > 1 && arguments[0] == "bench" && arguments[1] == "serve";
+  std::vector<std::string> reversed = join_layer_lists(bench_serve ? repeat_list_flags(arguments) : arguments);
   std::reverse(reversed.begin(), reversed.end());  // as CLI11 takes a vector
   try {
     root.parse(reversed);

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "client/bench_serve.h"
+#include "client/chat.h"
 #include "cpu/backend.h"
 #include "engine/engine.h"
 #include "server/serve.h"
@@ -26,6 +28,7 @@ namespace octavo {
 
 enum class Command {
   run,
+  chat,
   serve,
   inspect,
   eval_logits,
@@ -36,6 +39,7 @@ enum class Command {
   bench_throughput,
   bench_verbs,
   bench_kernels,
+  bench_serve,
   advise,
   tokenize,
   render_template,
@@ -76,14 +80,17 @@ struct Options {
   int max_concurrency = 8;
   double random_range_ratio = 0;
   ServeConfig serve;  // but for what is above: engine, model, chat_template
+  ChatOptions chat;
+  BenchServeOptions bench_serve;
   std::string kernel_rows = "*";
   bool kernels = false;
 };
 
 // What the environment says, read once.
 struct Environment {
-  std::string hub_directory;  // $HF_HUB_CACHE, $HF_HOME/hub or ~/.cache/huggingface/hub
-  std::string octavo_cache;   // $XDG_CACHE_HOME/octavo or ~/.cache/octavo
+  std::string hub_directory;   // $HF_HUB_CACHE, $HF_HOME/hub or ~/.cache/huggingface/hub
+  std::string octavo_cache;    // $XDG_CACHE_HOME/octavo or ~/.cache/octavo
+  std::string openai_api_key;  // $OPENAI_API_KEY: of clients that were given none
 };
 Environment read_environment();
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "base/strings.h"
 
 namespace octavo {
 namespace {
@@ -74,6 +75,28 @@ TEST(Options, BenchesTakeLists) {
   EXPECT_EQ(parsed({"eval", "kld", "m", "--text", "t", "--kv-cache-dtype", "fp8"}).engine.kv_cache.key, KvElem::e4m3);
   EXPECT_NE(refusal({"bench", "sweep", "m", "--no-enable-prefix-caching"}).find("is not known"), std::string::npos);
   EXPECT_NE(refusal({"run", "m", "--kv-cache-dtype", "auto,fp8"}).find("--kv-cache-dtype"), std::string::npos);
+}
+
+TEST(Options, BenchServeTakesTheListsOfItsModel) {
+  std::vector<std::string> arguments;
+  for (const std::string_view word :
+       split("bench serve --goodput ttft:200 tpot:30.5 --base_url https://h:9/v1 --metadata a=1 --metadata b=x=y c=3 "
+             "--request-rate 2.5 --metric-percentiles 50,99.9 --temperature 0.7 --input-len 8K --top-k -1",
+             " "))
+    arguments.emplace_back(word);
+  const Options options = parsed(arguments);
+  const BenchServeOptions& bench = options.bench_serve;
+  EXPECT_EQ(bench.results.goodput, (std::map<std::string, double>{{"ttft", 200}, {"tpot", 30.5}}));
+  EXPECT_EQ(bench.metadata, (std::vector<std::pair<std::string, std::string>>{{"a", "1"}, {"b", "x=y"}, {"c", "3"}}));
+  EXPECT_EQ(bench.client.server.origin(), "https://h:9");
+  EXPECT_EQ(bench.load.request_rate, 2.5);
+  EXPECT_EQ(bench.load.input_len, 8192);
+  EXPECT_EQ(bench.results.percentiles, (std::vector<double>{50, 99.9}));
+  EXPECT_EQ(bench.extra_body, "{\"temperature\":0.7,\"top_k\":-1}");
+  EXPECT_EQ(parsed({"bench", "serve", "--request-rate", "inf"}).bench_serve.load.request_rate, std::nullopt);
+  EXPECT_EQ(parsed({"chat"}).chat.client.server.origin(), "http://127.0.0.1:8000");
+  EXPECT_NE(refusal({"chat", "MODEL"}).find("unexpected argument"), std::string::npos);
+  EXPECT_NE(refusal({"bench", "serve", "--goodput"}).find("--goodput"), std::string::npos);
 }
 
 TEST(Options, TheLastOfTwoEqualFlagsCounts) {

@@ -79,6 +79,11 @@ void add_address_rows(std::vector<FlagRow>& rows) {
        count(0, 65535, false, [](Options& o, std::int64_t v) { o.serve.address.port = static_cast<int>(v); })});
   rows.push_back({"--uds", "PATH", "a Unix socket instead of host and port", "none", kServe,
                   text_of([](ServeConfig& c) -> std::string& { return c.address.uds; })});
+  rows.push_back({"--ssl-certfile", "FILE", "speak https with this certificate (PEM, with those that vouch for it)",
+                  "none: http", kServe, text_of([](ServeConfig& c) -> std::string& { return c.address.cert_file; })});
+  rows.push_back({"--ssl-keyfile", "FILE", "the certificate's private key (PEM, without a passphrase)",
+                  "in the certificate's file", kServe,
+                  text_of([](ServeConfig& c) -> std::string& { return c.address.key_file; })});
   rows.push_back({"--served-model-name",
                   "NAME",
                   "name that clients use; several by repetition or commas",
@@ -214,9 +219,10 @@ void add_compatible_rows(std::vector<FlagRow>& rows) {
   no_effect(rows, "--enable-prompt-tokens-details", "", "usage always has them");
   no_effect(rows, "--enable-tokenizer-info-endpoint", "", "/tokenizer_info is always there");
   no_effect(rows, "--enable-auto-tool-choice", "", "calls of tools are read wherever a request brings tools");
-  constexpr const char* kNoTls = "TLS is not built in yet: put a proxy before the server that ends it";
-  refused(rows, "--ssl-certfile", "FILE", kNoTls);
-  refused(rows, "--ssl-keyfile", "FILE", kNoTls);
+  no_effect(rows, "--enable-ssl-refresh", "", "the certificate is read anew on SIGHUP");
+  constexpr const char* kNoClientCertificates = "clients are known by their key, not by a certificate";
+  refused(rows, "--ssl-ca-certs", "FILE", kNoClientCertificates);
+  refused(rows, "--ssl-cert-reqs", "NUMBER", kNoClientCertificates);
 }
 
 }  // namespace

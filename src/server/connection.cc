@@ -4,7 +4,9 @@
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <boost/beast/http.hpp>
+#include <boost/beast/core/read_size.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
 #include <exception>
 
 #include "base/log.h"
@@ -23,6 +25,7 @@ constexpr std::size_t kMaxPipelined = std::size_t{64} << 10;  // bytes of later 
 constexpr std::size_t kLingerBytes = std::size_t{4} << 20;    // of an unread body, so that its sender reads our answer
 constexpr std::size_t kSmallBody = std::size_t{64} << 10;     // is read even if the request is refused
 constexpr auto kLingerTime = std::chrono::milliseconds(2000);
+constexpr std::size_t kReadAtOnce = std::size_t{64} << 10;
 constexpr std::size_t kSlowestBytesPerSecond = std::size_t{16} << 10;
 
 int status_of(const error_code& error) {
@@ -80,21 +83,37 @@ struct ReadRequest {
   }
 };
 
-Connection::Connection(StreamSocket socket, ConnectionShare& share)
-    : socket_(std::move(socket)),
+Connection::Connection(std::unique_ptr<Stream> stream, ConnectionShare& share)
+    : stream_(std::move(stream)),
       share_(share),
-      signal_(socket_.get_executor(), Clock::time_point::max()),
+      signal_(stream_->socket().get_executor(), Clock::time_point::max()),
       buffer_(share.limits.max_header_bytes + 2 * kMaxPipelined) {}
 
 asio::awaitable<void> Connection::run() {
   const std::shared_ptr<Connection> self = shared_from_this();
   try {
-    while (co_await serve_one()) first_ = false;
+    bool usable = co_await open();
+    while (usable) {
+      usable = co_await serve_one();
+      first_ = false;
+    }
   } catch (const std::exception& failure) {
     log::error("connection broken", {{"why", failure.what()}});
   }
   if (exchange_) std::exchange(exchange_, nullptr)->client_gone();
   close();
+}
+
+asio::awaitable<bool> Connection::open() {
+  set_deadline(share_.limits.header_timeout);
+  const bool opened = co_await stream_->open();
+  if (opened) co_return true;
+  if (stream_->peer_speaks_http()) {
+    stream_ = plain_stream(std::move(stream_->socket()));
+    std::string message = "this port speaks https: write https:// in the address";
+    co_await refuse(400, std::move(message));
+  }
+  co_return false;
 }
 
 asio::awaitable<bool> Connection::serve_one() {
@@ -136,10 +155,24 @@ asio::awaitable<bool> Connection::serve_one() {
 asio::awaitable<bool> Connection::wait_for_request() {
   if (buffer_.size() > 0) co_return true;
   set_deadline(first_ ? share_.limits.header_timeout : share_.limits.idle_timeout);
-  const auto [error, count] = co_await socket_.async_read_some(buffer_.prepare(8192), kQuietly);
+  const auto [error, count] = co_await stream_->read_some(buffer_.prepare(8192));
   if (error) co_return false;
   buffer_.commit(count);
   co_return true;
+}
+
+// Gives the parser what the buffer holds, and what comes after it, until it has made one step.
+asio::awaitable<error_code> Connection::feed(ReadRequest& read) {
+  for (;;) {
+    error_code error = http::error::need_more;
+    if (buffer_.size() > 0) buffer_.consume(read.parser.put(buffer_.data(), error));
+    if (error != http::error::need_more) co_return error;
+    const std::size_t room = boost::beast::read_size(buffer_, kReadAtOnce);
+    if (room == 0) co_return http::error::buffer_overflow;
+    const auto [failure, count] = co_await stream_->read_some(buffer_.prepare(room));
+    if (failure) co_return failure;
+    buffer_.commit(count);
+  }
 }
 
 // False: the connection is of no more use; whatever could be said was said.
@@ -148,7 +181,7 @@ asio::awaitable<bool> Connection::read_request(ReadRequest& read) {
   set_deadline(share_.limits.header_timeout);
   read.parser.header_limit(static_cast<std::uint32_t>(share_.limits.max_header_bytes));
   read.parser.body_limit(share_.limits.max_body_bytes);
-  const auto [error, count] = co_await http::async_read_header(socket_, buffer_, read.parser, kQuietly);
+  const error_code error = co_await feed(read);
   if (error && !is_http_error(error)) co_return false;
   if (error) {
     const int status = status_of(error);
@@ -191,7 +224,7 @@ asio::awaitable<bool> Connection::read_body(ReadRequest& read) {
   while (!read.parser.is_done()) {
     deadline_ =
         begun + share_.limits.body_timeout + std::chrono::milliseconds(1000 * read.body_bytes / kSlowestBytesPerSecond);
-    const auto [error, count] = co_await http::async_read_some(socket_, buffer_, read.parser, kQuietly);
+    const error_code error = co_await feed(read);
     read.body_bytes = read.parser.get().body().size();
     share_.buffered_bytes.fetch_add(read.body_bytes - counted);
     counted = read.body_bytes;
@@ -219,7 +252,7 @@ asio::awaitable<bool> Connection::read_body(ReadRequest& read) {
 
 // Writes what the exchange holds until it is finished. True: the connection can take another request.
 asio::awaitable<bool> Connection::answer(std::shared_ptr<ServedExchange> exchange) {
-  while (exchange->open() && socket_.is_open()) {
+  while (exchange->open() && stream_->socket().is_open()) {
     std::string data = exchange->take();
     if (!data.empty()) {
       const bool sent = co_await send(std::move(data));
@@ -232,7 +265,7 @@ asio::awaitable<bool> Connection::answer(std::shared_ptr<ServedExchange> exchang
   }
   exchange_.reset();
   deadline_ = Clock::time_point::max();
-  if (!exchange->open() || !exchange->finished() || !socket_.is_open()) {
+  if (!exchange->open() || !exchange->finished() || !stream_->socket().is_open()) {
     exchange->client_gone();
     co_return false;
   }
@@ -246,8 +279,7 @@ asio::awaitable<bool> Connection::send(std::string data) {
   const Clock::time_point before = deadline_;
   for (std::size_t sent = 0; sent < data.size();) {
     set_deadline(share_.limits.reader_timeout);
-    const auto [error, count] =
-        co_await socket_.async_write_some(asio::buffer(data.data() + sent, data.size() - sent), kQuietly);
+    const auto [error, count] = co_await stream_->write_some(asio::buffer(data.data() + sent, data.size() - sent));
     if (error) co_return false;
     sent += count;
     if (exchange_) exchange_->taken(data.size() - sent);
@@ -270,13 +302,12 @@ asio::awaitable<void> Connection::refuse(int status, std::string message) {
 
 // Bytes that nobody read would make the kernel reset the connection, and the peer lose our answer.
 asio::awaitable<void> Connection::linger() {
-  error_code ignored;
-  socket_.shutdown(StreamSocket::shutdown_send, ignored);
+  stream_->end_writing();
   set_deadline(kLingerTime);
   reading_ = false;
   buffer_.clear();
   for (std::size_t total = 0; total < kLingerBytes;) {
-    const auto [error, count] = co_await socket_.async_read_some(buffer_.prepare(kMaxPipelined), kQuietly);
+    const auto [error, count] = co_await stream_->read_some(buffer_.prepare(kMaxPipelined));
     if (error) break;
     total += count;
   }
@@ -287,7 +318,7 @@ asio::awaitable<void> Connection::linger() {
 void Connection::watch() {
   if (watching_ || buffer_.size() >= kMaxPipelined) return;
   watching_ = true;
-  socket_.async_wait(StreamSocket::wait_read, [self = shared_from_this()](const error_code& error) {
+  stream_->socket().async_wait(StreamSocket::wait_read, [self = shared_from_this()](const error_code& error) {
     self->watching_ = false;
     if (!error && self->exchange_) self->on_readable();
   });
@@ -295,7 +326,7 @@ void Connection::watch() {
 
 void Connection::on_readable() {
   error_code error;
-  const std::size_t count = socket_.read_some(buffer_.prepare(8192), error);
+  const std::size_t count = stream_->read_now(buffer_.prepare(8192), error);
   if (error == asio::error::would_block || error == asio::error::try_again) return watch();
   if (!error) {
     buffer_.commit(count);
@@ -315,16 +346,16 @@ void Connection::tick(Clock::time_point now) {
     const HttpResponse response = error_response({.status = 408, .message = "the request did not come in time"});
     const std::string text = "HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-type: application/json\r\n" +
                              ("content-length: " + std::to_string(response.body.size())) + "\r\n\r\n" + response.body;
-    error_code ignored;
-    socket_.write_some(asio::buffer(text), ignored);
+    stream_->write_now(text);
   }
+  if (!exchange_) stream_->end_writing();
   close();
   wake();
 }
 
 void Connection::break_off() {
   error_code ignored;
-  socket_.set_option(asio::socket_base::linger(true, 0), ignored);
+  stream_->socket().set_option(asio::socket_base::linger(true, 0), ignored);
   close();
   wake();
 }
@@ -334,9 +365,6 @@ void Connection::drop() {
   if (const auto exchange = exchange_) exchange->client_gone();
 }
 
-void Connection::close() {
-  error_code ignored;
-  socket_.close(ignored);
-}
+void Connection::close() { stream_->close(); }
 
 }  // namespace octavo

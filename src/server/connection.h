@@ -4,18 +4,17 @@
 
 #include <atomic>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <chrono>
 #include <memory>
 #include <string>
 
+#include "net/stream.h"
 #include "server/http_server.h"
 
 namespace octavo {
 
-using StreamSocket = boost::asio::generic::stream_protocol::socket;
 using Clock = std::chrono::steady_clock;
 
 class ServedExchange;
@@ -30,7 +29,7 @@ struct ConnectionShare {
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(StreamSocket socket, ConnectionShare& share);
+  Connection(std::unique_ptr<Stream> stream, ConnectionShare& share);
 
   boost::asio::awaitable<void> run();
   void tick(Clock::time_point now);  // cuts what has taken too long
@@ -43,10 +42,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void break_off();  // the peer sees a broken connection
 
  private:
+  boost::asio::awaitable<bool> open();
   boost::asio::awaitable<bool> serve_one();
   boost::asio::awaitable<bool> wait_for_request();
   boost::asio::awaitable<bool> read_request(ReadRequest& read);
   boost::asio::awaitable<bool> read_body(ReadRequest& read);
+  boost::asio::awaitable<StreamError> feed(ReadRequest& read);
   boost::asio::awaitable<bool> answer(std::shared_ptr<ServedExchange> exchange);
   boost::asio::awaitable<bool> send(std::string data);
   boost::asio::awaitable<void> refuse(int status, std::string message);
@@ -55,7 +56,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void on_readable();
   void set_deadline(std::chrono::milliseconds from_now) { deadline_ = Clock::now() + from_now; }
 
-  StreamSocket socket_;
+  std::unique_ptr<Stream> stream_;
   ConnectionShare& share_;
   boost::asio::steady_timer signal_;  // never expires; cancelled to wake the writer
   boost::beast::flat_buffer buffer_;

@@ -1,6 +1,5 @@
 #include "server/http_server.h"
 
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <csignal>
 #include <cstring>
+#include <optional>
 #include <unordered_set>
 
 #include "base/log.h"
@@ -33,14 +33,6 @@ using Acceptor = asio::basic_socket_acceptor<asio::generic::stream_protocol>;
 constexpr auto kQuietly = asio::as_tuple(asio::use_awaitable);
 constexpr auto kTick = std::chrono::milliseconds(100);
 constexpr int kAcceptsAtOnce = 64;
-
-// As many open files as the system allows us: each connection is one.
-void raise_file_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 // main keeps Ctrl-C for a chat's sake; here it ends a server that loads, and is a signal like others to one that runs.
 void let_interrupts_through() {
@@ -59,6 +51,7 @@ class BeastServer final : public HttpServer {
     if (!uds_.empty()) ::unlink(uds_.c_str());
   }
 
+  Status load_certificate(const HttpAddress& address);
   Status bind_tcp(const HttpAddress& address);
   Status bind_uds(const std::string& path);
 
@@ -82,6 +75,7 @@ class BeastServer final : public HttpServer {
   asio::awaitable<void> tick();
   asio::awaitable<void> wait_for_signals();
   void turn_away(StreamSocket socket);
+  void renew_certificate();
   void shut_down();
 
   ConnectionShare share_;  // outlives what the context still holds
@@ -89,11 +83,30 @@ class BeastServer final : public HttpServer {
   Acceptor acceptor_;
   asio::signal_set signals_;
   std::unordered_set<Connection*> connections_;
+  std::optional<TlsContext> tls_;  // of connections to come
+  HttpAddress address_;
   std::string description_;
   std::string uds_;
   bool loopback_ = true;
   bool stopped_ = false;
 };
+
+Status BeastServer::load_certificate(const HttpAddress& address) {
+  address_ = address;
+  if (address.cert_file.empty() && address.key_file.empty()) return {};
+  OCTAVO_TRY(tls_, TlsContext::server(address.cert_file, address.key_file));
+  if (tls_->out_of_date())
+    log::warn("certificate out of date", {{"file", address.cert_file}, {"effect", "clients will refuse it"}});
+  return {};
+}
+
+// A new file is used by connections that come after it; a bad one changes nothing.
+void BeastServer::renew_certificate() {
+  if (!tls_) return;
+  const Status renewed = load_certificate(HttpAddress(address_));
+  if (!renewed) return log::error("certificate not read anew", {{"why", renewed.error().message()}});
+  log::info("certificate read anew", {{"file", address_.cert_file}});
+}
 
 Status BeastServer::bind_tcp(const HttpAddress& address) {
   error_code error;
@@ -114,7 +127,7 @@ Status BeastServer::bind_tcp(const HttpAddress& address) {
   local.resize(bound.size());
   loopback_ = endpoint.address().is_loopback();
   const bool v6 = endpoint.address().is_v6();
-  description_ = "http://" + (v6 ? "[" + host + "]" : host) + ":" + std::to_string(local.port());
+  description_ = (tls_ ? "https://" : "http://") + (v6 ? "[" + host + "]" : host) + ":" + std::to_string(local.port());
   return {};
 }
 
@@ -134,7 +147,7 @@ Status BeastServer::bind_uds(const std::string& path) {
   if (!error) acceptor_.bind(endpoint, error);
   if (error) return Error("cannot listen on " + path + ": " + error.message());
   uds_ = path;
-  description_ = "unix:" + path;
+  description_ = (tls_ ? "unix (TLS):" : "unix:") + path;
   return {};
 }
 
@@ -187,7 +200,9 @@ void BeastServer::welcome(StreamSocket socket) {
   socket.non_blocking(true, ignored);
   socket.set_option(tcp::no_delay(true), ignored);
   if (num_connections() >= share_.limits.max_connections) return turn_away(std::move(socket));
-  auto connection = std::make_shared<Connection>(std::move(socket), share_);
+  std::unique_ptr<Stream> stream =
+      tls_ ? tls_stream(std::move(socket), TlsSession::server(*tls_)) : plain_stream(std::move(socket));
+  auto connection = std::make_shared<Connection>(std::move(stream), share_);
   connections_.insert(connection.get());
   asio::co_spawn(context_, serve(std::move(connection)), asio::detached);
 }
@@ -197,8 +212,9 @@ asio::awaitable<void> BeastServer::serve(std::shared_ptr<Connection> connection)
   connections_.erase(connection.get());
 }
 
-// One too many: told so in as many bytes as a fresh socket takes at once.
+// One too many: told so in as many bytes as a fresh socket takes at once. TLS would have to be agreed on first.
 void BeastServer::turn_away(StreamSocket socket) {
+  if (tls_) return;
   const std::string body = error_json({.status = 503, .message = "the server has as many connections as it may"});
   const std::string text =
       "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ncontent-type: application/json\r\n"
@@ -227,6 +243,7 @@ asio::awaitable<void> BeastServer::wait_for_signals() {
   while (!stopped_) {
     const auto [error, number] = co_await signals_.async_wait(kQuietly);
     if (error) co_return;
+    if (number == SIGHUP) renew_certificate();
     share_.app->signal(number);
   }
 }
@@ -247,6 +264,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::bind(const HttpAddress& address,
   try {
     let_interrupts_through();
     auto server = std::make_unique<BeastServer>(limits);
+    OCTAVO_TRY(server->load_certificate(address));
     OCTAVO_TRY(address.uds.empty() ? server->bind_tcp(address) : server->bind_uds(address.uds));
     return std::unique_ptr<HttpServer>(std::move(server));
   } catch (const std::exception& failure) {

@@ -2,7 +2,8 @@
 //
 // Kept alive, pipelined, Expect: 100-continue, HEAD. Every way to hold a connection is bounded: headers and bodies in
 // bytes and in time, idle connections, readers that do not read, connections in number, unread bodies in sum. What is
-// not HTTP/1 (an HTTP/2 preface, a TLS hello) is answered 400 and closed at once.
+// not HTTP/1 (an HTTP/2 preface, a TLS hello where TLS is not spoken) is answered 400 and closed at once. SIGHUP reads
+// the certificate anew.
 #pragma once
 
 #include <chrono>
@@ -30,6 +31,9 @@ struct HttpAddress {
   std::string host = "127.0.0.1";
   int port = 8000;  // 0: any free one
   std::string uds;  // a path: a Unix socket instead
+  // TLS, with PEM files; an empty certificate: without.
+  std::string cert_file = {};
+  std::string key_file = {};  // empty: the key stands beside the certificate
 };
 
 class HttpServer : public EventLoop {

@@ -1,7 +1,7 @@
 #include "tool/advise_kernels.h"
 
 #include "base/file.h"
-#include "tool/console.h"
+#include "terminal/console.h"
 #include "tool/kernel_results.h"
 
 namespace octavo {

@@ -3,7 +3,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/strings.h"
-#include "tool/console.h"
+#include "terminal/console.h"
 #include "tool/kernel_results.h"
 #include "tool/name_pattern.h"
 

@@ -5,10 +5,10 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "engine/local_engine.h"
-#include "tool/console.h"
+#include "terminal/console.h"
+#include "terminal/statistics.h"
 #include "tool/latency_page.h"
 #include "tool/latency_results.h"
-#include "tool/statistics.h"
 
 namespace octavo {
 namespace {

@@ -4,7 +4,7 @@
 #include <random>
 
 #include "base/strings.h"
-#include "tool/statistics.h"
+#include "terminal/statistics.h"
 
 namespace octavo {
 namespace {

@@ -13,9 +13,9 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "engine/local_engine.h"
-#include "tool/console.h"
-#include "tool/statistics.h"
-#include "tool/table.h"
+#include "terminal/console.h"
+#include "terminal/statistics.h"
+#include "terminal/table.h"
 
 namespace octavo {
 namespace {

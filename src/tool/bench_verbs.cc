@@ -5,8 +5,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "engine/local_engine.h"
-#include "tool/console.h"
-#include "tool/table.h"
+#include "terminal/console.h"
+#include "terminal/table.h"
 #include "tool/timed_backend.h"
 
 namespace octavo {

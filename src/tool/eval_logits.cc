@@ -2,7 +2,7 @@
 
 #include "base/json.h"
 #include "checkpoint/safetensors.h"
-#include "tool/console.h"
+#include "terminal/console.h"
 #include "tool/token_ids.h"
 
 namespace octavo {

@@ -7,9 +7,9 @@
 #include "base/json.h"
 #include "base/parallel.h"
 #include "engine/local_engine.h"
-#include "tool/console.h"
+#include "terminal/console.h"
+#include "terminal/table.h"
 #include "tool/likelihood.h"
-#include "tool/table.h"
 #include "tool/text_windows.h"
 
 namespace octavo {

@@ -5,7 +5,7 @@
 
 #include "base/strings.h"
 #include "engine/text_assets.h"
-#include "tool/console.h"
+#include "terminal/console.h"
 
 namespace octavo {
 namespace {

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "terminal/table.h"
 #include "tool/svg_plot.h"
-#include "tool/table.h"
 
 namespace octavo {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "terminal/table.h"
 #include "tool/svg_plot.h"
-#include "tool/table.h"
 
 namespace octavo {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "tool/table.h"
+#include "terminal/table.h"
 
 namespace octavo {
 

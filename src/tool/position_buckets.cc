@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "tool/statistics.h"
+#include "terminal/statistics.h"
 
 namespace octavo {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tool/statistics.h"
+#include "terminal/statistics.h"
 
 namespace octavo {
 namespace {

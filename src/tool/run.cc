@@ -1,12 +1,11 @@
 #include "tool/run.h"
 
 #include <chrono>
-#include <cstdio>
 
 #include "base/log.h"
-#include "base/strings.h"
 #include "engine/text_assets.h"
 #include "engine/text_stream.h"
+#include "terminal/chat_loop.h"
 
 namespace octavo {
 namespace {
@@ -124,44 +123,25 @@ class Conversation {
 };
 
 Status chat(Conversation& conversation, InterruptWatcher& interrupts) {
-  constexpr std::size_t kTerminalLine = 4095;  // the kernel cuts a line there
-  std::fputs("Ask something. Ctrl-C stops an answer, Ctrl-D leaves, /new forgets what was said.\n", stderr);
-  interrupts.set_chatting(true);
-  for (std::string line;;) {
-    std::fputs("> ", stderr);
-    OCTAVO_TRY(const bool more, read_stdin_line(line));
-    if (!more) break;
-    if (trim(line).empty()) continue;
-    if (line.size() >= kTerminalLine || find_invalid_utf8(line) != std::string::npos) {
-      std::fputs(line.size() >= kTerminalLine
-                     ? "A terminal hands over at most 4,095 bytes a line: give longer text with -p or on stdin.\n"
-                     : "That line is not valid UTF-8.\n",
-                 stderr);
-      continue;
-    }
-    if (trim(line) == "/new") {
-      conversation.clear();
-      continue;
-    }
-    // A question that cannot be answered (too long, say) does not end the conversation.
-    const Result<bool> answered = conversation.answer(line, interrupts);
-    if (!answered && answered.error().kind() == ErrorKind::unavailable) return answered.error();
-    if (!answered) std::fprintf(stderr, "%s\n", answered.error().message().c_str());
-  }
-  std::fputs("\n", stderr);
-  return {};
+  const auto clear = [&](std::string_view) -> Status {
+    conversation.clear();
+    return {};
+  };
+  // A question that cannot be answered (too long, say) does not end the conversation.
+  const auto answer = [&](const std::string& question) -> Status {
+    OCTAVO_TRY(conversation.answer(question, interrupts));
+    return {};
+  };
+  return chat_loop({.greeting = "Ask something. Ctrl-C stops an answer, Ctrl-D leaves, /clear forgets what was said.",
+                    .commands = {{"/clear /new", "forgets what was said", clear}},
+                    .answer = answer},
+                   interrupts);
 }
 
 }  // namespace
 
 Status run(const RunOptions& options, const BackendFactory& make_backend, InterruptWatcher& interrupts) {
-  std::optional<std::string> prompt = options.prompt;
-  if (prompt && find_invalid_utf8(*prompt) != std::string::npos) return Error("the prompt is not valid UTF-8");
-  if (!prompt && !stdin_is_terminal()) {
-    OCTAVO_TRY(prompt, read_stdin_text());
-    if (trim(*prompt).empty()) return Error("there is no prompt: give one with -p or on stdin");
-  }
-
+  OCTAVO_TRY(const std::optional<std::string> prompt, prompt_or_stdin(options.prompt));
   OCTAVO_TRY(const Checkpoint checkpoint, Checkpoint::open_text(options.engine.model_path));
   OCTAVO_TRY(const Tokenizer tokenizer, load_tokenizer(checkpoint));
   std::optional<TemplateAsset> asset;

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "engine/engine.h"
-#include "tool/console.h"
+#include "terminal/console.h"
 
 namespace octavo {
 

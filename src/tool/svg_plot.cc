@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "tool/table.h"
+#include "terminal/table.h"
 
 namespace octavo {
 namespace {

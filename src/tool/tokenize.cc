@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "base/strings.h"
 #include "engine/text_assets.h"
-#include "tool/console.h"
+#include "terminal/console.h"
 #include "tool/token_ids.h"
 
 namespace octavo {

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "tool/statistics.h"
+#include "terminal/statistics.h"
 
 namespace octavo {
 namespace {

@@ -232,7 +232,7 @@ class ComingAndGoingTest(unittest.TestCase):
 
     def test_wrong_starts_say_why(self):
         for flags, mention in ((("--api-key-file", "/nonexistent"), "--api-key-file"), (("--port", "99999"), "--port"),
-                               (("--host", "no.such.host.invalid"), "--host"), (("--ssl-keyfile", "k"), "TLS"),
+                               (("--host", "no.such.host.invalid"), "--host"), (("--ssl-keyfile", "k"), "--ssl-certfile"),
                                (("--tool-call-parser", "x"), "--tool-call-parser"),
                                (("--chat-template", "/nonexistent"), "--chat-template")):
             with self.subTest(flags):

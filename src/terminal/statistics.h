@@ -9,5 +9,6 @@ namespace octavo {
 double percentile(std::vector<double> values, double percent);
 double median(std::vector<double> values);
 double mean(const std::vector<double>& values);
+double deviation(const std::vector<double>& values);  // of these values themselves, not of what they are drawn from
 
 }  // namespace octavo

@@ -1,4 +1,4 @@
-#include "tool/console.h"
+#include "terminal/console.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "tool/table.h"
+#include "terminal/table.h"
 
 #include <algorithm>
 #include <cstdio>

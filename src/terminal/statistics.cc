@@ -1,4 +1,4 @@
-#include "tool/statistics.h"
+#include "terminal/statistics.h"
 
 #include <algorithm>
 #include <cmath>
@@ -23,6 +23,13 @@ double mean(const std::vector<double>& values) {
   double sum = 0;
   for (const double value : values) sum += value;
   return sum / static_cast<double>(values.size());
+}
+
+double deviation(const std::vector<double>& values) {
+  const double middle = mean(values);
+  double sum = 0;
+  for (const double value : values) sum += (value - middle) * (value - middle);
+  return std::sqrt(sum / static_cast<double>(values.size()));
 }
 
 }  // namespace octavo
