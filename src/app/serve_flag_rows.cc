@@ -133,6 +133,16 @@ void add_load_rows(std::vector<FlagRow>& rows) {
       {"--max-num-seqs", "COUNT", "requests that run at once", "64", kServe,
        count(1, 1 << 16, true, [](Options& o, std::int64_t v) { o.engine.max_num_seqs = static_cast<int>(v); })});
   rows.push_back(
+      {"--max-itl-ms", "MILLISECONDS",
+       "longest gap between two tokens of a stream while prompts are read: chunks of prompts are cut so that a "
+       "step, by what steps took so far, takes no longer; 0: no bound",
+       "0", kServe, number(0, 1e6, true, [](Options& o, float v) { o.engine.max_itl_ms = v; })});
+  rows.push_back({"--long-prefill-token-threshold", "TOKENS",
+                  "tokens of one prompt in a step, so that others' fit beside a long one's; 0: as many as the step has",
+                  "0", kServe, count(0, 1 << 20, true, [](Options& o, std::int64_t v) {
+                    o.engine.long_prefill_token_threshold = static_cast<int>(v);
+                  })});
+  rows.push_back(
       {"--max-num-queued-reqs", "COUNT", "requests that may wait; more are answered 429", "1024", kServe,
        count(0, 1 << 24, true, [](Options& o, std::int64_t v) { o.serve.max_queued_requests = static_cast<int>(v); })});
   rows.push_back(
@@ -212,6 +222,11 @@ void add_compatible_rows(std::vector<FlagRow>& rows) {
   no_effect(rows, "--disable-uvicorn-access-log", "", "there is no access log");
   no_effect(rows, "--uvicorn-log-level", "LEVEL", "there is no second log");
   no_effect(rows, "--enforce-eager", "", "recordings of steps change no result");
+  no_effect(rows, "--scheduling-policy", "POLICY", "priorities always count, and callers of one priority share");
+  constexpr const char* kPrompts =
+      "as many prompts share a step as fit; --long-prefill-token-threshold bounds each one's part";
+  no_effect(rows, "--max-num-partial-prefills", "COUNT", kPrompts);
+  no_effect(rows, "--max-long-partial-prefills", "COUNT", kPrompts);
   no_effect(rows, "--swap-space", "GIB", "preempted requests are computed again");
   no_effect(rows, "--disable-frontend-multiprocessing", "", "there is one process");
   no_effect(rows, "--distributed-executor-backend", "NAME", "there is one process");

@@ -15,8 +15,8 @@ namespace {
 
 constexpr int kPage = 8;
 
-std::shared_ptr<Sequence> sequence_of(std::uint64_t number, int size, int max_tokens, std::string caller = "",
-                                      int priority = 0) {
+std::shared_ptr<Sequence> numbered_sequence(std::uint64_t number, int size, int max_tokens, std::string caller = "",
+                                            int priority = 0) {
   auto sequence = std::make_shared<Sequence>();
   sequence->id = std::to_string(number);
   sequence->number = number;
@@ -88,7 +88,7 @@ SchedulerLimits paced(double max_itl_ms) {
 
 TEST(Pacing, StreamsWaitNoLongerThanAskedWhileLongPromptsComeAllTheTime) {
   Machine machine(paced(100), 5000);
-  for (std::uint64_t i = 0; i < 4; ++i) machine.scheduler().add(sequence_of(i, 20, 2000));
+  for (std::uint64_t i = 0; i < 4; ++i) machine.scheduler().add(numbered_sequence(i, 20, 2000));
   machine.step(known_milliseconds);
   int num_prompts = 0;
   int prefilled = 0;
@@ -96,7 +96,7 @@ TEST(Pacing, StreamsWaitNoLongerThanAskedWhileLongPromptsComeAllTheTime) {
   double busy = 0;
   for (int i = 0; i < 1000; ++i) {
     if (machine.scheduler().num_running() == 4 && machine.scheduler().num_waiting() == 0)
-      machine.scheduler().add(sequence_of(static_cast<std::uint64_t>(10 + num_prompts++), 8000, 1));
+      machine.scheduler().add(numbered_sequence(static_cast<std::uint64_t>(10 + num_prompts++), 8000, 1));
     const StepPlan plan = machine.step(known_milliseconds);
     ASSERT_GE(plan.num_decodes, 4) << "every stream gets a token in every step";
     longest = std::max(longest, known_milliseconds(plan));
@@ -110,7 +110,7 @@ TEST(Pacing, StreamsWaitNoLongerThanAskedWhileLongPromptsComeAllTheTime) {
 
 TEST(Pacing, WithoutStreamsAPromptTakesTheWholeStep) {
   Machine machine(paced(100), 5000);
-  machine.scheduler().add(sequence_of(0, 6000, 4));
+  machine.scheduler().add(numbered_sequence(0, 6000, 4));
   EXPECT_EQ(machine.step(known_milliseconds).ids.size(), 2048u);
   EXPECT_EQ(machine.step(known_milliseconds).ids.size(), 2048u);
 }
@@ -118,17 +118,17 @@ TEST(Pacing, WithoutStreamsAPromptTakesTheWholeStep) {
 // Where the streams alone take longer than asked, a prompt still comes to its end.
 TEST(Pacing, APromptIsNeverStarved) {
   Machine machine(paced(1), 5000);
-  machine.scheduler().add(sequence_of(0, 4, 500));
+  machine.scheduler().add(numbered_sequence(0, 4, 500));
   machine.step(known_milliseconds);
-  machine.scheduler().add(sequence_of(1, 160, 1));
+  machine.scheduler().add(numbered_sequence(1, 160, 1));
   for (int i = 0; i < 10; ++i) EXPECT_EQ(machine.step(known_milliseconds).ids.size(), 1u + 16u);
   EXPECT_EQ(machine.ended, std::vector<std::string>{"1"});
 }
 
 TEST(Pacing, OnePromptTakesNoMoreThanItsThresholdAndLeavesTheRest) {
   Machine machine({.max_tokens = 100, .max_seqs = 4, .max_rows = 8, .max_chunk = 30}, 500);
-  machine.scheduler().add(sequence_of(1, 70, 1));
-  machine.scheduler().add(sequence_of(2, 90, 1));
+  machine.scheduler().add(numbered_sequence(1, 70, 1));
+  machine.scheduler().add(numbered_sequence(2, 90, 1));
   using Counts = std::map<std::string, int>;
   const auto counts = [](const StepPlan& plan) {
     Counts taken;
@@ -172,7 +172,7 @@ std::vector<std::string> one_at_a_time(const std::vector<Asked>& asked) {
 std::vector<std::string> served(const std::vector<Asked>& asked) {
   Machine machine({.max_tokens = 1000, .max_seqs = 1, .max_rows = 8, .prefix_caching = false}, 500);
   for (std::size_t i = 0; i < asked.size(); ++i)
-    machine.scheduler().add(sequence_of(i, asked[i].prompt, asked[i].answer, asked[i].caller, asked[i].priority));
+    machine.scheduler().add(numbered_sequence(i, asked[i].prompt, asked[i].answer, asked[i].caller, asked[i].priority));
   while (!machine.scheduler().idle()) machine.step();
   return machine.ended;
 }
@@ -214,12 +214,12 @@ TEST(Fairness, TheOrderIsThatOfTheSimpleRule) {
 TEST(Fairness, NobodyIsPutOffForEverByNewcomers) {
   Machine machine({.max_tokens = 1000, .max_seqs = 1, .max_rows = 8, .prefix_caching = false}, 500);
   std::uint64_t number = 0;
-  for (; number < 20; ++number) machine.scheduler().add(sequence_of(number, 100, 1, "old"));
+  for (; number < 20; ++number) machine.scheduler().add(numbered_sequence(number, 100, 1, "old"));
   for (int i = 0; i < 10; ++i) machine.step();
   int steps = 0;
   while (std::count(machine.ended.begin(), machine.ended.end(), "19") == 0) {
     for (; machine.scheduler().num_waiting() < 30; ++number)
-      machine.scheduler().add(sequence_of(number, 100, 1, "new" + std::to_string(number)));
+      machine.scheduler().add(numbered_sequence(number, 100, 1, "new" + std::to_string(number)));
     machine.step();
     ASSERT_LT(++steps, 2000);
   }
@@ -230,11 +230,11 @@ TEST(Fairness, NobodyIsPutOffForEverByNewcomers) {
 TEST(Fairness, ALonelyPastIsForgotten) {
   Machine machine({.max_tokens = 1000, .max_seqs = 1, .max_rows = 8, .prefix_caching = false}, 500);
   std::uint64_t number = 0;
-  machine.scheduler().add(sequence_of(number++, 1, 1, "guest"));
-  for (; number < 100; ++number) machine.scheduler().add(sequence_of(number, 1000, 1, "old"));
+  machine.scheduler().add(numbered_sequence(number++, 1, 1, "guest"));
+  for (; number < 100; ++number) machine.scheduler().add(numbered_sequence(number, 1000, 1, "old"));
   for (int i = 0; i < 90; ++i) machine.step();
   machine.ended.clear();
-  for (int i = 0; i < 100; ++i) machine.scheduler().add(sequence_of(number++, 1000, 1, "guest"));
+  for (int i = 0; i < 100; ++i) machine.scheduler().add(numbered_sequence(number++, 1000, 1, "guest"));
   for (int i = 0; i < 40; ++i) machine.step();
   EXPECT_GE(std::count_if(machine.ended.begin(), machine.ended.end(), [](const auto& id) { return id.size() < 3; }), 8);
 }
@@ -242,9 +242,9 @@ TEST(Fairness, ALonelyPastIsForgotten) {
 // Prompts of two callers advance side by side, whatever their lengths.
 TEST(Fairness, AShortPromptDoesNotWaitForALongOne) {
   Machine machine({.max_tokens = 100, .max_seqs = 4, .max_rows = 8}, 1000);
-  machine.scheduler().add(sequence_of(1, 5000, 1, "long"));
+  machine.scheduler().add(numbered_sequence(1, 5000, 1, "long"));
   machine.step();
-  machine.scheduler().add(sequence_of(2, 150, 1, "short"));
+  machine.scheduler().add(numbered_sequence(2, 150, 1, "short"));
   for (int i = 0; i < 4; ++i) machine.step();
   EXPECT_EQ(machine.ended, std::vector<std::string>{"2"});
 }
@@ -252,7 +252,7 @@ TEST(Fairness, AShortPromptDoesNotWaitForALongOne) {
 // The one let in last gives way; what it had is computed again at nobody's charge.
 TEST(Fairness, PreemptionTakesTheLastOneLetInAndChargesNothingTwice) {
   Machine machine({.max_tokens = 100, .max_seqs = 4, .max_rows = 8, .prefix_caching = false}, 6);
-  const auto first = sequence_of(5, 14, 30, "a"), second = sequence_of(2, 14, 20, "b");
+  const auto first = numbered_sequence(5, 14, 30, "a"), second = numbered_sequence(2, 14, 20, "b");
   machine.scheduler().add(first);
   machine.step();
   machine.scheduler().add(second);
@@ -270,7 +270,7 @@ TEST(WantOfMemory, CostsOneRequest) {
   for (int allowed = 0;; ++allowed) {
     Machine machine({.max_tokens = 40, .max_seqs = 8, .max_rows = 8}, 30);
     for (std::uint64_t i = 0; i < 6; ++i)
-      machine.scheduler().add(sequence_of(i, 10 + static_cast<int>(i) * 7, 12, i % 2 == 0 ? "a" : "b"));
+      machine.scheduler().add(numbered_sequence(i, 10 + static_cast<int>(i) * 7, 12, i % 2 == 0 ? "a" : "b"));
     FailingMemory memory(allowed);
     int given_up = 0;
     while (!machine.scheduler().idle()) {

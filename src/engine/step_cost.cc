@@ -11,6 +11,7 @@ namespace {
 constexpr double kFading = 0.99;        // of a step's weight with each later one
 constexpr double kExcessFading = 0.95;  // of what predictions were too low by
 constexpr double kMostExcess = 0.5;
+constexpr double kCaution = 2;       // so many times the excess is left free
 constexpr double kFirstTokens = 16;  // are tried when nothing is known
 
 // What cannot be told apart yet is laid to the tokens rather than to the constant: that errs on the side of short
@@ -122,7 +123,7 @@ int StepCost::most_tokens(const StepLoad& load, int first, int wanted, double mi
     const int tokens = fits + (beyond - fits) / 2;
     StepLoad more = load;
     more.add_prompt(first, tokens);
-    const bool short_enough = this->milliseconds(more) * (1 + std::sqrt(excess_)) <= milliseconds;
+    const bool short_enough = this->milliseconds(more) * (1 + kCaution * std::sqrt(excess_)) <= milliseconds;
     (short_enough ? fits : beyond) = tokens;
   }
   return fits;

@@ -3,7 +3,7 @@
 // one before it. No part is ever negative. Later steps count more, so that it follows a machine that slows down.
 //
 // Promises: `most_tokens` asks for no more than twice what was tried before, so that the first guesses cannot be far
-// off, and leaves room for as much as the last predictions were too low. It knows no clock: who measures tells.
+// off, and leaves room for twice as much as the last predictions were too low. It knows no clock: who measures tells.
 #pragma once
 
 #include <array>

@@ -95,10 +95,13 @@ std::optional<TokenEvent> TokenQueue::next(std::optional<std::chrono::steady_clo
     }
     if (!deadline) {
       changed_.wait(lock);
-    } else if (changed_.wait_until(lock, *deadline) == std::cv_status::timeout && entries_.empty()) {
-      timed_out = true;
-      return std::nullopt;
+      continue;
     }
+    // A time that has passed is not waited for: that would give the processor away, thousands of times a step
+    // where one thread looks at thousands of streams.
+    timed_out = *deadline <= std::chrono::steady_clock::now();
+    if (timed_out) return std::nullopt;
+    changed_.wait_until(lock, *deadline);
   }
 }
 

@@ -12,7 +12,7 @@ namespace octavo {
 namespace {
 
 // More than this is not written ahead of a reader; what comes later is joined.
-constexpr std::size_t kMaxUnsentBytes = std::size_t{32} << 10;
+constexpr std::size_t kMaxUnsentBytes = std::size_t{8} << 10;
 
 // A wake-up may be lost for want of memory.
 constexpr auto kLookAnyway = std::chrono::seconds(1);
@@ -72,6 +72,13 @@ void Generation::start(Service& service, std::shared_ptr<Exchange> exchange, Gen
   for (Prompt& prompt : self->prompts_) prompt.text->on_event(service.wakeups->waker(self));
 }
 
+// Whose part of the work the request takes: the key's, or the user's that it names. Neither is kept as it is.
+std::string Generation::caller() const {
+  const bool by_key = service_.access.guarded();
+  const std::string_view name = by_key ? exchange_->request().header("authorization") : std::string_view(spec_.user);
+  return std::to_string(std::hash<std::string_view>()(name));
+}
+
 std::optional<ApiError> Generation::refuse(std::int64_t prompt_tokens) const {
   const int longest = service_.words.max_model_len;
   for (const std::int64_t size : prompt_sizes_)
@@ -97,6 +104,7 @@ std::optional<ApiError> Generation::submit(const char* prompt_field) {
     request.sampling.logprobs = spec_.prompt_only ? std::nullopt : spec_.logprobs;
     request.sampling.prompt_logprobs = wider(spec_.prompt_logprobs, spec_.echo ? spec_.logprobs : std::nullopt);
     request.priority = spec_.priority;
+    request.caller = caller();
     request.cache_salt = spec_.cache_salt;
     auto stream = service_.engine.submit(std::move(request));
     if (!stream) {

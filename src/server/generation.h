@@ -59,6 +59,7 @@ class Generation final : public ExchangeListener, public Wakeable, public std::e
 
   std::optional<ApiError> refuse(std::int64_t prompt_tokens) const;
   std::optional<ApiError> submit(const char* prompt_field);
+  std::string caller() const;
   void look();
   bool collect();
   void take(std::size_t prompt, TextEvent& event);

@@ -31,6 +31,7 @@ struct GenerationSpec {
   SamplingParams sampling;
   int priority = 0;
   std::string cache_salt;
+  std::string user;
   std::vector<PromptSpec> prompts;
   AnswerPlan answer = {};  // how what the model writes is read
 

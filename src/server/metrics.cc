@@ -107,6 +107,12 @@ void write_engine(Page& page, const EngineStats& stats, const ServerGauges& gaug
                  stats.step_seconds.sum);
   page.counter("octavo:host_seconds_total", "Seconds that the engine's thread worked beside the device.",
                stats.host_seconds);
+  page.counter("octavo:prefill_tokens_total", "Prompt tokens computed, those computed anew too.",
+               static_cast<double>(stats.prefill_tokens));
+  page.counter("octavo:prefill_seconds_total", "Seconds of the steps that computed any of them.",
+               stats.prefill_seconds);
+  page.gauge("octavo:prefill_tokens_per_second", "Prompt tokens a second in the last of those steps.",
+             stats.prefill_rate);
   page.gauge("octavo:queued_tokens", "Prompt tokens of requests that have no first token yet.",
              static_cast<double>(gauges.queued_tokens));
   page.gauge("octavo:connections", "Open connections.", gauges.connections);
@@ -137,6 +143,8 @@ void write_layers(Page& page, const EngineStats& stats, const EngineFacts& facts
       page.value(
           "octavo:kv_scale_source", 1,
           ",layer=\"" + std::to_string(i) + "\",source=\"" + escaped(name_of(facts.layers[i].scale_source)) + "\"");
+  page.gauge("octavo:max_itl_seconds", "The bound of --max-itl-ms on the gap between tokens; 0: none.",
+             facts.max_itl_ms / 1000);
   page.gauge("octavo:kv_bytes_per_token", "Bytes of the cache that a token of context takes.",
              static_cast<double>(facts.kv_bytes_per_token));
 }
@@ -188,7 +196,8 @@ Metrics::Metrics(std::string model_name, int max_model_len)
       generation_tokens_(edges_1_2_5(max_model_len)),
       max_tokens_(edges_1_2_5(max_model_len)),
       n_({1, 2, 5, 10, 20}) {
-  for (const char* reason : {"client_gone", "timeout", "operator", "shutdown"}) aborts_.emplace_back(reason, 0);
+  for (const char* reason : {"client_gone", "timeout", "operator", "shutdown", "error"})
+    aborts_.emplace_back(reason, 0);
   for (const char* status : {"429", "503"}) rejections_.emplace_back(status, 0);
 }
 

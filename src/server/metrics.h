@@ -55,7 +55,7 @@ class Metrics {
   void first_token(double seconds) { time_to_first_.observe(seconds); }
   void next_token(double seconds) { inter_token_.observe(seconds); }
   void finished(const FinishedAnswer& answer);
-  void aborted(std::string_view reason);  // client_gone, timeout, operator, shutdown
+  void aborted(std::string_view reason);  // client_gone, timeout, operator, shutdown, error
   void rejected(int status);
 
   std::string text(const EngineStats& stats, const EngineFacts& facts, const ServerGauges& gauges) const;

@@ -53,7 +53,23 @@ TEST(Metrics, EveryNameThatRoutersAndDashboardsReadIsThere) {
                            "vllm:iteration_tokens_total",
                            "vllm:request_params_n",
                            "vllm:request_params_max_tokens",
-                           "vllm:cache_config_info"})
+                           "vllm:cache_config_info",
+                           "vllm:gpu_prefix_cache_queries_total",
+                           "vllm:gpu_prefix_cache_hits_total",
+                           "octavo:kv_saturated_total",
+                           "octavo:kv_written_total",
+                           "octavo:kv_key_amax",
+                           "octavo:kv_value_amax",
+                           "octavo:kv_scale_source",
+                           "octavo:kv_bytes_per_token",
+                           "octavo:prefill_tokens_total",
+                           "octavo:prefill_seconds_total",
+                           "octavo:prefill_tokens_per_second",
+                           "octavo:max_itl_seconds",
+                           "octavo:step_seconds",
+                           "octavo:queued_tokens",
+                           "octavo:requests_aborted_total",
+                           "octavo:requests_rejected_total"})
     EXPECT_NE(text.find("# TYPE " + std::string(name) + " "), std::string::npos) << name;
   EXPECT_TRUE(has_line(text, "vllm:num_requests_running{engine=\"0\",model_name=\"m\"} 2"));
   EXPECT_TRUE(has_line(text, "vllm:num_requests_waiting{engine=\"0\",model_name=\"m\"} 1"));

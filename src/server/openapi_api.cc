@@ -44,6 +44,7 @@ std::vector<Field> sampling_fields() {
           {"logit_bias", Kind::object},
           {"prompt_logprobs", Kind::integer, 0, 20},
           {"priority", Kind::integer},
+          {"user", Kind::text},
           {"request_id", Kind::text},
           {"cache_salt", Kind::text}};
 }

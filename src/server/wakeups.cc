@@ -4,12 +4,13 @@
 #include <exception>
 #include <iterator>
 #include <utility>
+#include <vector>
 
 namespace octavo {
 namespace {
 
 // Streams between which the loop looks at its sockets: a probe does not wait for thousands of them.
-constexpr std::size_t kAtOnce = 32;
+constexpr std::size_t kAtOnce = 4;
 
 }  // namespace
 
@@ -39,10 +40,9 @@ void Wakeups::drain() {
   std::vector<std::shared_ptr<Slot>> slots;
   {
     const std::lock_guard lock(mutex_);
-    const std::size_t count = std::min(slots_.size(), kAtOnce);
-    slots.assign(std::make_move_iterator(slots_.begin()),
-                 std::make_move_iterator(slots_.begin() + static_cast<std::ptrdiff_t>(count)));
-    slots_.erase(slots_.begin(), slots_.begin() + static_cast<std::ptrdiff_t>(count));
+    const auto end = slots_.begin() + static_cast<std::ptrdiff_t>(std::min(slots_.size(), kAtOnce));
+    slots.assign(std::make_move_iterator(slots_.begin()), std::make_move_iterator(end));
+    slots_.erase(slots_.begin(), end);
     if (!slots_.empty()) loop_.post([self = shared_from_this()] { self->drain(); });
   }
   for (const auto& slot : slots) {

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 #include "server/exchange.h"
 
@@ -35,7 +35,7 @@ class Wakeups : public std::enable_shared_from_this<Wakeups> {
 
   EventLoop& loop_;
   std::mutex mutex_;
-  std::vector<std::shared_ptr<Slot>> slots_;
+  std::deque<std::shared_ptr<Slot>> slots_;
 };
 
 }  // namespace octavo

@@ -96,6 +96,7 @@ void read_common(Fields& fields, const Words& words, GenerationSpec& spec) {
   read_logit_bias(fields, spec.sampling);
   fields.store("skip_special_tokens", spec.skip_special);
   fields.store("priority", spec.priority);
+  fields.store("user", spec.user);
   fields.store("request_id", spec.id);
   fields.store("cache_salt", spec.cache_salt);
   if (const auto top = fields.integer("prompt_logprobs", -1, 20)) {

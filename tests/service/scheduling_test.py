@@ -1,0 +1,106 @@
+"""Who is served when: callers share, priorities come first, and the flags of scheduling are understood."""
+
+import concurrent.futures
+import json
+import unittest
+
+from served import ServiceTest, octavo
+
+WORK = {"prompt": "hello world", "max_tokens": 30, "ignore_eos": True, "temperature": 0}
+
+BUSY = {"max_tokens": 1900, "n": 64, "priority": -5, "stream": True}  # one after another, before all others
+
+
+class OneAtATimeTest(ServiceTest):
+    flags = ("--max-num-seqs", "1")
+
+    def order(self, *requests):
+        """Which of these is answered as the how-manyth; all are there while another one still runs."""
+        blocker, response = self.server.begin("/v1/completions", WORK | BUSY)
+        response.read(1)  # it runs
+        done = []
+
+        def ask(number):
+            fields, headers = requests[number]
+            reply = self.server.post("/v1/completions", WORK | fields, headers)
+            done.append(number)
+            self.assertEqual(reply.status, 200, reply.body)
+
+        with concurrent.futures.ThreadPoolExecutor(len(requests)) as pool:
+            for number in range(len(requests)):
+                pool.submit(ask, number)
+                self.server.wait_until(lambda: self.server.get("/get_load").json["load"] == BUSY["n"] + number + 1)
+            blocker.close()
+        return done
+
+    def test_one_users_many_requests_do_not_stand_before_anothers_one(self):
+        done = self.order(*[({"user": "many"}, {})] * 12, ({"user": "one"}, {}))
+        self.assertLess(done.index(12), 3)
+
+    def test_a_smaller_priority_goes_first(self):
+        done = self.order(*[({}, {})] * 4, ({"priority": -1}, {}))
+        self.assertEqual(done[0], 4)
+
+    def test_a_user_is_a_text(self):
+        self.assert_error(self.server.post("/v1/completions", WORK | {"user": 5}), 400, "user")
+
+
+class KeysShareTest(OneAtATimeTest):
+    """A key's requests are one caller's, whatever users they name."""
+
+    flags = ("--max-num-seqs", "1", "--api-key", "a", "--api-key", "b")
+
+    def order(self, *requests):
+        keyed = [(fields, {"Authorization": "Bearer " + ("b" if fields.get("user") == "one" else "a")}) for fields, _ in requests]
+        post, begin = self.server.post, self.server.begin
+        try:
+            self.server.begin = lambda path, body: self.begin_with_key(path, body)
+            return super().order(*keyed)
+        finally:
+            self.server.post, self.server.begin = post, begin
+
+    def begin_with_key(self, path, body):
+        connection = self.server.connect()
+        headers = {"Content-Type": "application/json", "Authorization": "Bearer a"}
+        connection.request("POST", path, json.dumps(body), headers)
+        response = connection.getresponse()
+        close = connection.close
+        connection.close = lambda: (response.close(), close())
+        return connection, response
+
+    def test_a_user_is_a_text(self):
+        reply = self.server.post("/v1/completions", WORK | {"user": 5}, {"Authorization": "Bearer a"})
+        self.assert_error(reply, 400, "user")
+
+    def test_other_users_of_a_key_are_the_same_caller(self):
+        requests = [({"user": "one"}, {})] + [({"user": f"u{i}"}, {}) for i in range(6)] + [({"user": "one"}, {})]
+        done = self.order(*requests)
+        self.assertLess(done.index(7), 4)
+
+
+class PacedTest(ServiceTest):
+    flags = ("--max-itl-ms", "20", "--long-prefill-token-threshold", "64", "--max-num-partial-prefills", "2",
+             "--max-long-partial-prefills", "1", "--scheduling-policy", "priority")  # fmt: skip
+
+    def test_answers_are_the_same_beside_long_prompts(self):
+        alone = self.server.complete(max_tokens=40, temperature=0, ignore_eos=True).json["choices"][0]["text"]
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            long = [pool.submit(self.server.complete, [30 + i] * 1500, max_tokens=1) for i in range(4)]
+            short = [pool.submit(self.server.complete, max_tokens=40, temperature=0, ignore_eos=True) for _ in range(4)]
+            self.assertEqual([s.result().json["choices"][0]["text"] for s in short], [alone] * 4)
+            self.assertTrue(all(reply.result().status == 200 for reply in long))
+        values = self.server.metrics()
+        self.assertEqual(values["octavo:max_itl_seconds", ""], 0.02)
+        self.assertGreater(values["octavo:prefill_tokens_total", ""], 4 * 1500)
+        self.assertGreater(values["octavo:prefill_tokens_per_second", ""], 0)
+
+    def test_flags_that_make_no_sense_are_refused(self):
+        for flags, mention in ((("--max-itl-ms", "-1"), "--max-itl-ms"), (("--max-itl-ms", "soon"), "--max-itl-ms"),
+                               (("--long-prefill-token-threshold", "-5"), "--long-prefill-token-threshold")):
+            done = octavo("serve", self.model, *flags)
+            self.assertEqual(done.code, 2)
+            self.assertIn(mention, done.err)
+
+
+if __name__ == "__main__":
+    unittest.main()
