@@ -120,8 +120,8 @@ TEST(Pacing, APromptIsNeverStarved) {
   Machine machine(paced(1), 5000);
   machine.scheduler().add(numbered_sequence(0, 4, 500));
   machine.step(known_milliseconds);
-  machine.scheduler().add(numbered_sequence(1, 160, 1));
-  for (int i = 0; i < 10; ++i) EXPECT_EQ(machine.step(known_milliseconds).ids.size(), 1u + 16u);
+  machine.scheduler().add(numbered_sequence(1, 40, 1));
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(machine.step(known_milliseconds).ids.size(), 1u + 4u);
   EXPECT_EQ(machine.ended, std::vector<std::string>{"1"});
 }
 

@@ -23,7 +23,7 @@ struct Scheduler::Draft {
 namespace {
 
 // Tokens of prompts that a step takes even if --max-itl-ms has no room for them: an answer that never begins is worse.
-constexpr int kLeastPrompt = 16;
+constexpr int kLeastPrompt = 4;
 
 // Rows of logits that computing tokens [first, first + count) of this sequence takes; at most one a token.
 int rows_of(const Sequence& sequence, int first, int count) {
