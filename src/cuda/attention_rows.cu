@@ -43,9 +43,9 @@ std::span<const KernelRow> table_of(int width, Phase phase, int group, int limit
   return narrow ? tables.narrow : tables.wide;
 }
 
-// Hopper's own kernels stand in the table, where `bench kernels` times them, and none is chosen before a device has run
-// whole models through it: chunks passed conformance but for one case of head size 256, and the ring of pages of
-// decodes was mended since a device ran them.
+// Hopper's own kernels are built and listed, and none is chosen before a device has run whole models through it: chunks
+// passed conformance but for one case of head size 256, and the ring of pages of decodes was mended since a device ran
+// them.
 constexpr bool kChooseHopperRows = false;
 
 // Those of chunks, where this GPU is one and they serve the shape: they know no cap on scores.
