@@ -12,11 +12,20 @@ namespace {
 constexpr int kNever = -1;
 thread_local int allowed_on_this_thread = kNever;
 
+// Every form of new and delete is replaced, so that what one gives another takes back.
 void* allocate(std::size_t bytes) {
   if (allowed_on_this_thread != kNever && allowed_on_this_thread-- == 0) throw std::bad_alloc();
   void* memory = std::malloc(bytes > 0 ? bytes : 1);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
+}
+
+void* allocate_or_null(std::size_t bytes) noexcept {
+  try {
+    return allocate(bytes);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
 }
 
 }  // namespace
@@ -41,7 +50,11 @@ TEST(FailingMemory, FailsOnce) {
 
 void* operator new(std::size_t bytes) { return octavo::allocate(bytes); }
 void* operator new[](std::size_t bytes) { return octavo::allocate(bytes); }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return octavo::allocate_or_null(bytes); }
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return octavo::allocate_or_null(bytes); }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
