@@ -15,10 +15,6 @@ constexpr std::int64_t kLongestText = std::int64_t{1} << 28;  // tokens
 ClientConfig& client_of(Options& o) { return o.command == Command::chat ? o.chat.client : o.bench_serve.client; }
 std::string& model_of(Options& o) { return o.command == Command::chat ? o.chat.model : o.bench_serve.model; }
 
-Set nothing() {
-  return [](Options&, const std::string&) -> Status { return {}; };
-}
-
 Status set_base_url(Options& o, const std::string& text) {
   OCTAVO_TRY(client_of(o).server, parse_url(text));
   return {};

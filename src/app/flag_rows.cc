@@ -38,10 +38,6 @@ Set json_object(Store store) {
   };
 }
 
-Set refused() {
-  return [](Options&, const std::string&) -> Status { return {}; };
-}
-
 Status set_block_size(Options& options, const std::string& text) {
   OCTAVO_TRY(const std::int64_t value, parse_int(text));
   if (value < 8 || value > 1024 || (value & (value - 1)) != 0)
@@ -157,7 +153,7 @@ void add_cache_rows(std::vector<FlagRow>& rows) {
                   any([](Options& o, const std::string&) { o.engine.prefix_caching = true; })});
   rows.push_back({"--no-enable-prefix-caching", "", "compute every prompt anew", "off", kEngineCommands & ~kBench,
                   any([](Options& o, const std::string&) { o.engine.prefix_caching = false; })});
-  rows.push_back({"--calculate-kv-scales", "", "", "off", kEngineCommands, refused(), Effect::refused,
+  rows.push_back({"--calculate-kv-scales", "", "", "off", kEngineCommands, nothing(), Effect::refused,
                   "scales from one warm-up batch are wrong as often as right; a Hadamard basis or int8 needs none, and "
                   "a checkpoint's are used"});
 }
@@ -195,9 +191,9 @@ void add_engine_rows(std::vector<FlagRow>& rows) {
   rows.push_back({"--cpu-isa", "ISA",
                   "instruction set: auto, plain, avx2, avx512 or amx; one that the processor lacks is refused",
                   "the best that the processor has", checkpoint, set_isa});
-  rows.push_back({"--enable-chunked-prefill", "", "", "on", kEngineCommands, refused(), Effect::no_effect,
+  rows.push_back({"--enable-chunked-prefill", "", "", "on", kEngineCommands, nothing(), Effect::no_effect,
                   "long prompts are always prefilled in chunks"});
-  rows.push_back({"--trust-remote-code", "", "", "off", checkpoint, refused(), Effect::no_effect,
+  rows.push_back({"--trust-remote-code", "", "", "off", checkpoint, nothing(), Effect::no_effect,
                   "no code of a checkpoint is ever run"});
   rows.push_back({"--tensor-parallel-size", "COUNT", "ranks that share the model; only 1", "1", kEngineCommands,
                   set_tensor_parallel});

@@ -47,4 +47,9 @@ Set any(Store store) {
   };
 }
 
+// Of flags that are taken without effect, or refused.
+inline Set nothing() {
+  return [](Options&, const std::string&) -> Status { return {}; };
+}
+
 }  // namespace octavo

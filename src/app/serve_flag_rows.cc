@@ -62,13 +62,11 @@ Set seconds_of(std::chrono::milliseconds& (*target)(ServeConfig&), bool zero) {
 }
 
 void no_effect(std::vector<FlagRow>& rows, const char* name, const char* value, const char* because) {
-  rows.push_back({name, value, "", "", kServe, [](Options&, const std::string&) -> Status { return {}; },
-                  Effect::no_effect, because});
+  rows.push_back({name, value, "", "", kServe, nothing(), Effect::no_effect, because});
 }
 
 void refused(std::vector<FlagRow>& rows, const char* name, const char* value, const char* because) {
-  rows.push_back({name, value, "", "", kServe, [](Options&, const std::string&) -> Status { return {}; },
-                  Effect::refused, because});
+  rows.push_back({name, value, "", "", kServe, nothing(), Effect::refused, because});
 }
 
 void add_address_rows(std::vector<FlagRow>& rows) {

@@ -100,16 +100,15 @@ std::unique_ptr<AnswerReader> make_answer_reader(const AnswerPlan& plan, std::ve
 
 void read_prompt_end(const std::string& prompt, const std::string* continued, AnswerPlan& plan) {
   plan.channel_head = begun_channel_head(prompt);
-  constexpr std::string_view kOpen = "<think>", kClosed = "</think>";
   if (continued != nullptr) {
-    const std::size_t open = continued->rfind(kOpen), closed = continued->rfind(kClosed);
+    const std::size_t open = continued->rfind(kThinkBegin), closed = continued->rfind(kThinkEnd);
     const bool thinks = open != std::string::npos && (closed == std::string::npos || closed < open);
     plan.think = thinks ? ThinkStart::open : ThinkStart::closed;
     return;
   }
   const std::string_view end = std::string_view(prompt).substr(0, prompt.find_last_not_of(" \t\r\n") + 1);
-  if (end.ends_with(kOpen)) plan.think = ThinkStart::open;
-  if (end.ends_with(kClosed)) plan.think = ThinkStart::closed;
+  if (end.ends_with(kThinkBegin)) plan.think = ThinkStart::open;
+  if (end.ends_with(kThinkEnd)) plan.think = ThinkStart::closed;
 }
 
 }  // namespace octavo

@@ -14,6 +14,8 @@ void add_completion_routes(Router& router, Service& service);
 void add_operator_routes(Router& router, Service& service);
 void add_openapi_route(Router& router);  // describes all routes of the router
 
+void add_routes(Router& router, Service& service);  // all that a server has, its page too
+
 HttpResponse json_response(const OrderedJson& body);
 
 }  // namespace octavo

@@ -5,8 +5,6 @@
 namespace octavo {
 namespace {
 
-bool is_json_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
-
 bool begins_word(std::string_view word) {
   for (const std::string_view literal : {"true", "false", "null"})
     if (literal.starts_with(word)) return true;

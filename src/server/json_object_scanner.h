@@ -11,6 +11,8 @@
 
 namespace octavo {
 
+constexpr bool is_json_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+
 class JsonObjectScanner {
  public:
   enum class Verdict { more, complete, invalid };

@@ -77,6 +77,8 @@ void print_start(const ServeConfig& config, const Service& service, const HttpSe
   std::fflush(stdout);
 }
 
+}  // namespace
+
 void add_routes(Router& router, Service& service) {
   add_health_routes(router, service);
   add_model_routes(router, service);
@@ -87,8 +89,6 @@ void add_routes(Router& router, Service& service) {
   add_openapi_route(router);
   add_page_routes(router);
 }
-
-}  // namespace
 
 Status serve(const ServeConfig& config, const BackendFactory& make_backend) {
   OCTAVO_TRY(Access access, Access::create(config.access));

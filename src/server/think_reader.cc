@@ -3,13 +3,6 @@
 #include <utility>
 
 namespace octavo {
-namespace {
-
-constexpr std::string_view kThinkBegin = "<think>";
-constexpr std::string_view kThinkEnd = "</think>";
-
-}  // namespace
-
 ThinkReader::ThinkReader(ThinkStart start, AnswerSink& sink, std::unique_ptr<AnswerStage> next)
     : sink_(sink),
       next_(std::move(next)),

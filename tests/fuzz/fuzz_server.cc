@@ -66,13 +66,7 @@ FuzzServer::FuzzServer() : folder_(make_folder()), path_(folder_ + "/socket"), w
   http_ = *std::move(http);
   service_ = std::make_unique<Service>(*fake_.engine, words_, *http_, *Access::create({}),
                                        AdmissionLimits{.max_running = 8, .max_queued = 256}, ServicePolicy{});
-  add_health_routes(router_, *service_);
-  add_model_routes(router_, *service_);
-  add_chat_routes(router_, *service_);
-  add_completion_routes(router_, *service_);
-  add_token_routes(router_, *service_);
-  add_operator_routes(router_, *service_);
-  add_openapi_route(router_);
+  add_routes(router_, *service_);
   app_ = std::make_unique<ServerApp>(*service_, router_, CorsConfig{}, std::chrono::milliseconds(0));
   loop_ = std::thread([this] { require(http_->run(*app_, [] {}).has_value(), "the server runs", ""); });
 }

@@ -162,9 +162,17 @@ class ServiceTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         cls.folder = pathlib.Path(folder.name)
-        cls.model = checkpoints.make_checkpoint(cls.folder / "tiny")
-        cls.server = Server(cls.model, "--served-model-name", "tiny", *cls.flags)
+        cls.model = cls.make_model()
+        cls.server = cls.start_server("--served-model-name", "tiny", *cls.flags)
         cls.addClassCleanup(cls.server.stop)
+
+    @classmethod
+    def make_model(cls):
+        return checkpoints.make_checkpoint(cls.folder / "tiny")
+
+    @classmethod
+    def start_server(cls, *flags):
+        return Server(cls.model, *flags)
 
     def assert_error(self, reply, status, param=None, *mentions):
         self.assertEqual(reply.status, status, reply.body)

@@ -2,16 +2,14 @@
 
 import http.client
 import json
-import pathlib
 import signal
 import socket
 import ssl
 import subprocess
-import tempfile
 import threading
 import unittest
 
-from served import PATIENCE, Server, ServiceTest, checkpoints, events, octavo
+from served import PATIENCE, Server, ServiceTest, events, octavo
 
 
 def make_certificate(folder, name, days=2):
@@ -40,20 +38,13 @@ class SecureServer(Server):
         return self.trusted.wrap_socket(plain, server_hostname="127.0.0.1", **options)
 
 
-class TlsTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = pathlib.Path(folder.name)
-        cls.model = checkpoints.make_checkpoint(cls.folder / "tiny")
-        cls.certificate, cls.key = make_certificate(cls.folder, "served")
-        cls.server = SecureServer(
-            cls.model, cls.certificate, cls.key, "--served-model-name", "tiny", "--header-timeout", "3"
-        )
-        cls.addClassCleanup(cls.server.stop)
+class TlsTest(ServiceTest):
+    flags = ("--header-timeout", "3")
 
-    assert_idle = ServiceTest.assert_idle
+    @classmethod
+    def start_server(cls, *flags):
+        cls.certificate, cls.key = make_certificate(cls.folder, "served")
+        return SecureServer(cls.model, cls.certificate, cls.key, *flags)
 
     def test_answers_whole_and_streamed_on_a_kept_connection(self):
         whole = self.server.chat(max_tokens=20, temperature=0).json["choices"][0]["message"]["content"]

@@ -2,14 +2,12 @@
 and by the openai package."""
 
 import os
-import pathlib
 import subprocess
-import tempfile
 import unittest
 
 from client_python import client_folder, run_client
 from scripted import make_scripted
-from served import Server, ServiceTest, environment, events
+from served import ServiceTest, environment, events
 
 TAGGED_TEMPLATE = (
     "{% if tools %}Tools: {{ tools | tojson }}\n{% endif %}"
@@ -75,12 +73,8 @@ class ScriptedTest(ServiceTest):
     template, scripts, marks = TAGGED_TEMPLATE, SCRIPTS, ()
 
     @classmethod
-    def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.model = make_scripted(pathlib.Path(folder.name) / "scripted", cls.template, cls.scripts, cls.marks)
-        cls.server = Server(cls.model, "--served-model-name", "tiny", *cls.flags)
-        cls.addClassCleanup(cls.server.stop)
+    def make_model(cls):
+        return make_scripted(cls.folder / "scripted", cls.template, cls.scripts, cls.marks)
 
     def ask(self, script, **fields):
         """The answer, which a stream and a whole one agree on."""

@@ -64,7 +64,7 @@ AnswerFormats shown_formats(std::string_view source) {
   const auto has = [&](std::string_view text) { return source.find(text) != std::string_view::npos; };
   if (has(kChannel) && has(kMessage)) return {CallFormat::channels, ReasoningFormat::channels};
   AnswerFormats formats;
-  if (has("</think>")) formats.reasoning = ReasoningFormat::tags;
+  if (has(kThinkEnd)) formats.reasoning = ReasoningFormat::tags;
   if (has(kToolCall))
     formats.calls = has(kFunction) ? CallFormat::functions : CallFormat::tagged;
   else if (has(kCallBegin))
@@ -100,8 +100,8 @@ std::vector<std::string> format_markers(const AnswerFormats& formats) {
   else if (formats.calls != CallFormat::none)
     markers = call_syntax(formats.calls, {}).markers();
   if (formats.reasoning == ReasoningFormat::tags || formats.reasoning == ReasoningFormat::tags_opened) {
-    markers.emplace_back("<think>");
-    markers.emplace_back("</think>");
+    markers.emplace_back(kThinkBegin);
+    markers.emplace_back(kThinkEnd);
   }
   return markers;
 }

@@ -10,6 +10,9 @@
 
 namespace octavo {
 
+constexpr std::string_view kThinkBegin = "<think>";
+constexpr std::string_view kThinkEnd = "</think>";
+
 enum class CallFormat {
   none,
   tagged,             // <tool_call>{"name": ..., "arguments": {...}}</tool_call>, or with tags inside

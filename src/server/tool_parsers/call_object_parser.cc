@@ -3,14 +3,8 @@
 #include "base/strings.h"
 
 namespace octavo {
-namespace {
-
-bool is_white(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
-
-}  // namespace
-
 CallParser::Verdict CallObjectParser::feed(char c) {
-  if (object_.empty() && is_white(c)) return Verdict::more;
+  if (object_.empty() && is_json_space(c)) return Verdict::more;
   switch (object_.feed(c)) {
     case JsonObjectScanner::Verdict::more:
       return Verdict::more;
@@ -42,7 +36,7 @@ bool CallObjectParser::read_call() {
 
 CallParser::Verdict TaggedParser::feed(char c) {
   if (!inner_) {
-    if (is_white(c)) return Verdict::more;
+    if (is_json_space(c)) return Verdict::more;
     if (c == '<')
       inner_ = std::make_unique<FunctionTagParser>(tools_, false);
     else

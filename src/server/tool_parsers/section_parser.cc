@@ -7,14 +7,12 @@ namespace {
 
 constexpr std::size_t kMaxHeadBytes = 512;
 
-bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
-
 }  // namespace
 
 CallParser::Verdict SectionParser::feed(char c) {
   if (awaits_begin_) return read_begin(c);
   if (separator_ < rules_.separators.size()) return read_head(c);
-  if (arguments_.empty() && is_space(c)) return Verdict::more;
+  if (arguments_.empty() && is_json_space(c)) return Verdict::more;
   switch (arguments_.feed(c)) {
     case JsonObjectScanner::Verdict::more:
       return Verdict::more;
@@ -28,7 +26,7 @@ CallParser::Verdict SectionParser::feed(char c) {
 }
 
 CallParser::Verdict SectionParser::read_begin(char c) {
-  if (piece_.empty() && is_space(c)) return Verdict::more;
+  if (piece_.empty() && is_json_space(c)) return Verdict::more;
   piece_ += c;
   if (!std::string_view(rules_.call_begin).starts_with(piece_)) return Verdict::text;
   if (piece_ == rules_.call_begin) {
