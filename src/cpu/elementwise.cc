@@ -39,11 +39,13 @@ void add(ThreadPool& pool, const AddArgs& args) {
 void scale(ThreadPool& pool, const ScaleArgs& args) {
   const std::int64_t n = args.x.size(1);
   check(args.out.size(0) == args.x.size(0) && args.out.size(1) == n, "shapes of scale");
+  check(args.weight.empty() || args.weight.elements() == 1, "scale takes one factor");
+  const double factor = args.weight.empty() ? args.factor : static_cast<double>(args.factor) * *floats(args.weight);
   pool.run(args.x.size(0), [&](std::int64_t i) {
     std::vector<float> row(static_cast<std::size_t>(n));
     load_row(row_at(args.x, i), args.x.dtype(), n, row.data());
     for (float& x : row) {
-      const double y = static_cast<double>(x) * args.factor;
+      const double y = x * factor;
       x = static_cast<float>(args.soft_cap > 0 ? args.soft_cap * std::tanh(y / args.soft_cap) : y);
     }
     store_row(row.data(), n, row_at(args.out, i), args.out.dtype());

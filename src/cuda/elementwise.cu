@@ -22,20 +22,21 @@ __global__ void gather_kernel(Rows<T> x, const std::int32_t* index, Rows<T> out,
   if (const std::int64_t i = column(); i < n) out.row(blockIdx.y)[i] = x.row(index[blockIdx.y])[i];
 }
 
-template <class T>
-__global__ void add_kernel(Rows<T> a, Rows<T> b, Rows<T> out, std::int64_t n) {
+template <class T, class B>
+__global__ void add_kernel(Rows<T> a, Rows<B> b, Rows<T> out, std::int64_t n) {
   const std::int64_t i = column();
   if (i >= n) return;
   out.row(blockIdx.y)[i] = from_float<T>(to_float(a.row(blockIdx.y)[i]) + to_float(b.row(blockIdx.y)[i]));
 }
 
-template <class T>
-__global__ void scale_kernel(Rows<T> x, float factor, float soft_cap, Rows<T> out, std::int64_t n) {
+template <class T, class Out>
+__global__ void scale_kernel(Rows<T> x, const float* weight, float factor, float soft_cap, Rows<Out> out,
+                             std::int64_t n) {
   const std::int64_t i = column();
   if (i >= n) return;
-  float y = to_float(x.row(blockIdx.y)[i]) * factor;
+  float y = to_float(x.row(blockIdx.y)[i]) * (weight == nullptr ? factor : factor * *weight);
   if (soft_cap > 0.0f) y = soft_cap * tanhf(y / soft_cap);
-  out.row(blockIdx.y)[i] = from_float<T>(y);
+  out.row(blockIdx.y)[i] = from_float<Out>(y);
 }
 
 // A block a token and head. Magnitudes are not negative: they order as their bits do. A NaN raises nothing.
@@ -72,13 +73,16 @@ void add(cudaStream_t stream, const AddArgs& args) {
   const std::int64_t rows = args.a.size(0);
   const std::int64_t n = args.a.size(1);
   octavo::check(args.b.size(0) == rows && args.b.size(1) == n && args.out.size(0) == rows && args.out.size(1) == n &&
-                    args.b.dtype() == args.a.dtype() && args.out.dtype() == args.a.dtype(),
+                    args.out.dtype() == args.a.dtype(),
                 "shapes of add");
   if (rows == 0) return;
   visit_float(args.a.dtype(), [&](auto type) {
-    using T = decltype(type);
-    add_kernel<T>
-        <<<grid_of(rows, n), kThreads, 0, stream>>>(rows_of<T>(args.a), rows_of<T>(args.b), rows_of<T>(args.out), n);
+    visit_float(args.b.dtype(), [&](auto added) {
+      using T = decltype(type);
+      using B = decltype(added);
+      add_kernel<T, B>
+          <<<grid_of(rows, n), kThreads, 0, stream>>>(rows_of<T>(args.a), rows_of<B>(args.b), rows_of<T>(args.out), n);
+    });
   });
   check_launch();
 }
@@ -86,13 +90,17 @@ void add(cudaStream_t stream, const AddArgs& args) {
 void scale(cudaStream_t stream, const ScaleArgs& args) {
   const std::int64_t rows = args.x.size(0);
   const std::int64_t n = args.x.size(1);
-  octavo::check(args.out.size(0) == rows && args.out.size(1) == n && args.out.dtype() == args.x.dtype(),
-                "shapes of scale");
+  octavo::check(args.out.size(0) == rows && args.out.size(1) == n, "shapes of scale");
+  octavo::check(args.weight.empty() || args.weight.elements() == 1, "scale takes one factor");
   if (rows == 0) return;
+  const float* weight = args.weight.empty() ? nullptr : args.weight.data<float>();
   visit_float(args.x.dtype(), [&](auto type) {
-    using T = decltype(type);
-    scale_kernel<T><<<grid_of(rows, n), kThreads, 0, stream>>>(rows_of<T>(args.x), args.factor, args.soft_cap,
-                                                               rows_of<T>(args.out), n);
+    visit_float(args.out.dtype(), [&](auto result) {
+      using T = decltype(type);
+      using Out = decltype(result);
+      scale_kernel<T, Out><<<grid_of(rows, n), kThreads, 0, stream>>>(rows_of<T>(args.x), weight, args.factor,
+                                                                      args.soft_cap, rows_of<Out>(args.out), n);
+    });
   });
   check_launch();
 }

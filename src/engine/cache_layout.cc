@@ -70,7 +70,7 @@ std::string scale_text(const LayerFacts& facts) {
 std::string layer_text(const LayerSpec& layer, const LayerFacts& facts) {
   std::string text = layer.kind;
   if (layer.window > 0) text += " (window " + std::to_string(layer.window) + ")";
-  if (!facts.has_cache) return text + ": reads the cache of another layer";
+  if (!facts.has_cache) return text + ": reads the cache of layer " + std::to_string(layer.shared_with);
   return text + ": " + describe(facts.format) + scale_text(facts) + "; " +
          std::to_string(bytes_per_token(facts.format)) + " bytes a token";
 }

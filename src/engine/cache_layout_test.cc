@@ -81,7 +81,7 @@ TEST(CacheLayout, ASharedCacheIsNotCountedTwice) {
   ASSERT_TRUE(layout);
   EXPECT_EQ(layout->groups[0].layers.size(), 1u);
   EXPECT_FALSE(layout->layers[1].has_cache);
-  EXPECT_EQ(layout->report[1], "layer 1 full_attention: reads the cache of another layer");
+  EXPECT_EQ(layout->report[1], "layer 1 full_attention: reads the cache of layer 0");
 }
 
 TEST(CacheLayout, WhatCannotBeIsRefused) {

@@ -63,10 +63,29 @@ Result<bool> read_flag(const Json& config, const std::string& key, bool when_abs
   return value.value_or(when_absent);
 }
 
+Json flatten_text_config(Json config) {
+  const Json* text = find_member(config, "text_config");
+  if (text == nullptr || !text->is_object()) return config;
+  Json flat = *text;
+  for (const auto& [key, value] : config.items()) {
+    if (key == "text_config" || value.is_null()) continue;
+    Json& joined = flat[key];
+    if (key != "eos_token_id" || joined.is_null()) {
+      joined = value;
+      continue;
+    }
+    Json ids = value.is_array() ? value : Json::array({value});
+    for (const Json& id : joined.is_array() ? joined : Json::array({joined})) ids.push_back(id);
+    joined = std::move(ids);
+  }
+  return flat;
+}
+
 Result<Json> apply_overrides(Json config, const ConfigOverrides& overrides) {
   if (!overrides.hf_overrides.is_null() && !overrides.hf_overrides.is_object())
     return Error("--hf-overrides must be a JSON object, but is " + to_text(overrides.hf_overrides));
-  for (const auto& [key, value] : overrides.hf_overrides.items()) {
+  const Json changes = flatten_text_config(overrides.hf_overrides);
+  for (const auto& [key, value] : changes.items()) {
     if ((key == "rope_scaling" || key == "rope_parameters") && value.is_object()) {
       OCTAVO_TRY(replace_rope(config, value).in("--hf-overrides"));
       continue;

@@ -15,6 +15,10 @@ Result<int> read_count(const Json& config, const std::string& key, int low, int 
 Result<double> read_number(const Json& config, const std::string& key, double low, double high, double when_absent);
 Result<bool> read_flag(const Json& config, const std::string& key, bool when_absent);
 
+// A model with towers keeps its text part's keys in "text_config". They are joined with the outer ones, which win where
+// both say something; end tokens are those of both.
+Json flatten_text_config(Json config);
+
 // config.json with the overrides applied: hf_overrides key by key, rope overrides in either spelling replacing what was
 // there.
 Result<Json> apply_overrides(Json config, const ConfigOverrides& overrides);

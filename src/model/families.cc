@@ -71,7 +71,7 @@ Result<std::unique_ptr<Model>> make_from_gguf(const GgufFile& file, const Checkp
 
 Result<std::unique_ptr<Model>> make_from_config(const Checkpoint& checkpoint, const ConfigOverrides& overrides,
                                                 RankOf rank) {
-  OCTAVO_TRY(const Json config, apply_overrides(checkpoint.config(), overrides));
+  OCTAVO_TRY(const Json config, apply_overrides(flatten_text_config(checkpoint.config()), overrides));
   OCTAVO_TRY(const std::string architecture, architecture_of(config));
   for (const Family& family : families()) {
     if (std::find(family.architectures.begin(), family.architectures.end(), architecture) == family.architectures.end())
@@ -86,7 +86,7 @@ Result<std::unique_ptr<Model>> make_from_config(const Checkpoint& checkpoint, co
 
 }  // namespace
 
-std::vector<Family> families() { return {llama_family(), qwen3_family()}; }
+std::vector<Family> families() { return {llama_family(), qwen3_family(), gemma4_family()}; }
 
 std::vector<std::string> supported_architectures() {
   std::vector<std::string> names;

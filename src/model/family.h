@@ -28,5 +28,6 @@ std::vector<Family> families();
 
 Family llama_family();
 Family qwen3_family();
+Family gemma4_family();
 
 }  // namespace octavo

@@ -219,11 +219,14 @@ struct GatherArgs {
   Tensor out;    // [m, n]
 };
 struct AddArgs {
-  Tensor a, b;  // [rows, n]
-  Tensor out;   // [rows, n]; may be a
+  Tensor a;    // [rows, n]
+  Tensor b;    // [rows, n], f32 or bf16 whatever a is
+  Tensor out;  // [rows, n], of a's dtype; may be a
 };
+// out = factor * weight * x; with one of another dtype than x, a conversion.
 struct ScaleArgs {
-  Tensor x;  // [rows, n]
+  Tensor x;       // [rows, n]
+  Tensor weight;  // f32 [1], a factor that the checkpoint gives; empty: none
   float factor = 1.0f;
   float soft_cap = 0.0f;  // > 0: soft_cap * tanh(factor x / soft_cap)
   Tensor out;             // [rows, n]; may be x

@@ -23,6 +23,15 @@ std::optional<std::string> outside(const std::string& path) {
   return std::nullopt;
 }
 
+// "model.layers.", or what stands before it in a file with towers.
+std::string layers_prefix(const std::vector<StoredTensor>& tensors) {
+  constexpr std::string_view kLayers = "layers.";
+  for (const StoredTensor& tensor : tensors)
+    if (const auto at = tensor.name.find(std::string(kLayers) + "0.self_attn."); at != std::string::npos)
+      return tensor.name.substr(0, at + kLayers.size());
+  return "";
+}
+
 }  // namespace
 
 std::optional<std::string> find(const std::string& name) {
@@ -121,10 +130,12 @@ std::string copy_with_scales(const std::string& folder, const std::vector<float>
   for (const StoredTensor& tensor : file->tensors)
     if (!tensor.name.ends_with(".k_scale") && !tensor.name.ends_with(".v_scale") && !tensor.name.ends_with(".q_scale"))
       tensors.push_back(tensor);
+  const std::string prefix = layers_prefix(tensors);
   for (std::size_t layer = 0; layer < key.size(); ++layer)
     for (const auto& [suffix, scales] : {std::pair{".k_scale", &key}, std::pair{".v_scale", &value}}) {
+      if (std::isnan((*scales)[layer])) continue;
       StoredTensor scale;
-      scale.name = "model.layers." + std::to_string(layer) + ".self_attn" + suffix;
+      scale.name = prefix + std::to_string(layer) + ".self_attn" + suffix;
       scale.dtype = DType::f32;
       scale.shape = {1};
       scale.bytes = std::as_bytes(std::span(&(*scales)[layer], 1));

@@ -14,7 +14,8 @@ namespace octavo::golden {
 
 // The checkpoints whose every form is held to its logits, on each wing.
 inline constexpr const char* kNames[] = {"llama-base", "llama-rope3", "llama-fp8-tensor-kv", "llama-fp8-channel-headkv",
-                                         "qwen3-base", "qwen3-yarn",  "qwen3-fp8-block"};
+                                         "qwen3-base", "qwen3-yarn",  "qwen3-fp8-block",     "gemma4-base",
+                                         "gemma4-hub"};
 
 // The folder of a golden, or nullopt (and one line on stdout) when only OCTAVO_FIXTURES would have it.
 std::optional<std::string> find(const std::string& name);
@@ -42,7 +43,8 @@ std::unique_ptr<Engine> make_engine(const EngineConfig& config, bool plain = fal
 // ||a - b|| / ||b|| over the common tail: the last min(a, b) numbers.
 double relative_l2(const std::vector<float>& a, const std::vector<float>& b);
 
-// A copy of a checkpoint in a new folder under /tmp, with KV scales per layer written as k_scale / v_scale.
+// A copy of a checkpoint in a new folder under /tmp, with KV scales per layer written as k_scale / v_scale; none where
+// they are NaN: a layer without a cache of its own.
 std::string copy_with_scales(const std::string& folder, const std::vector<float>& key, const std::vector<float>& value);
 
 }  // namespace octavo::golden

@@ -1,8 +1,8 @@
 #include "model/blocks/attention.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <vector>
 
 namespace octavo {
 namespace {
@@ -26,29 +26,31 @@ Attention::Attention(const AttentionConfig& config, RankOf rank)
       q_heads_(config.q_heads / rank.size),
       kv_heads_(std::max(1, config.kv_heads / rank.size)) {
   if (config.qk_norm) {
-    q_norm_.emplace(config.head_dim, config.norm_eps);
-    k_norm_.emplace(config.head_dim, config.norm_eps);
+    q_norm_.emplace(config.head_dim, config.norm_eps, config.norm_rounded_first);
+    if (!shares()) k_norm_.emplace(config.head_dim, config.norm_eps, config.norm_rounded_first);
   }
+  v_rule_.eps = config.norm_eps;
+  v_rule_.rounded_first = config.norm_rounded_first;
 }
 
 Status Attention::visit(Binder& binder, const std::string& prefix) {
   const std::int64_t width = config_.head_dim;
-  const std::array<PartRequest, 3> parts = {{{prefix + ".q_proj", config_.q_heads * width, Cut::rows, width},
-                                             {prefix + ".k_proj", config_.kv_heads * width, Cut::rows, width},
-                                             {prefix + ".v_proj", config_.kv_heads * width, Cut::rows, width}}};
+  std::vector<PartRequest> parts = {{prefix + ".q_proj", config_.q_heads * width, Cut::rows, width}};
+  if (!shares()) parts.push_back({prefix + ".k_proj", config_.kv_heads * width, Cut::rows, width});
+  if (!shares() && !config_.value_is_key)
+    parts.push_back({prefix + ".v_proj", config_.kv_heads * width, Cut::rows, width});
   OCTAVO_TRY(binder.weight(qkv_, parts, config_.hidden));
   const PartRequest output{prefix + ".o_proj", config_.hidden, Cut::columns, width};
   OCTAVO_TRY(binder.weight(output_, {&output, 1}, config_.q_heads * width));
   if (config_.bias) {
-    std::array<PartRequest, 3> biases = parts;
+    std::vector<PartRequest> biases = parts;
     for (PartRequest& bias : biases) bias.name += ".bias";
     OCTAVO_TRY(binder.vectors(qkv_bias_, biases));
     OCTAVO_TRY(binder.vector(output_bias_, prefix + ".o_proj.bias", config_.hidden));
   }
-  if (q_norm_) {
-    OCTAVO_TRY(q_norm_->visit(binder, prefix + ".q_norm"));
-    OCTAVO_TRY(k_norm_->visit(binder, prefix + ".k_norm"));
-  }
+  if (q_norm_) OCTAVO_TRY(q_norm_->visit(binder, prefix + ".q_norm"));
+  if (k_norm_) OCTAVO_TRY(k_norm_->visit(binder, prefix + ".k_norm"));
+  if (shares()) return {};
   OCTAVO_TRY(StoredScales stored, binder.kv_scales(prefix, config_.q_heads, config_.kv_heads));
   if (stored.key.empty() != stored.value.empty())
     return Error(prefix + ": the checkpoint has the scale of " +
@@ -57,27 +59,39 @@ Status Attention::visit(Binder& binder, const std::string& prefix) {
   return {};
 }
 
+Tensor Attention::project(Step& step, const Tensor& x) const {
+  const Tensor qkv = step.take(x.size(0), qkv_.out);
+  step.ops.linear({x, qkv_, qkv_bias_, qkv});
+  return qkv;
+}
+
 void Attention::forward(Step& step, const RopeRule& rope, const Tensor& x, const Tensor& out) const {
   const Arena::Scope scope(step.arena);
   const std::int64_t tokens = x.size(0);
   const int width = config_.head_dim;
-  const GroupStep& group = step.group_of(config_.layer);
-  const KvView kv = step.store.view(config_.layer, group.page_table);
+  const int owner = shares() ? config_.shared_with : config_.layer;
+  const GroupStep& group = step.group_of(owner);
+  const KvView kv = step.store.view(owner, group.page_table);
 
   const std::int64_t q_columns = std::int64_t{q_heads_} * width;
   const std::int64_t kv_columns = std::int64_t{kv_heads_} * width;
-  const Tensor qkv = step.take(tokens, q_columns + 2 * kv_columns);
-  step.ops.linear({x, qkv_, qkv_bias_, qkv});
+  const Tensor qkv = project(step, x);
+  Tensor k, v;  // empty: only q is prepared
+  if (!shares()) {
+    k = qkv.columns(q_columns, kv_columns).split_last(kv_heads_, width);
+    v = config_.value_is_key ? k : qkv.columns(q_columns + kv_columns, kv_columns).split_last(kv_heads_, width);
+  }
 
   const QuerySpec form = step.ops.query_spec(kv.format);
   Query query;
   query.values = step.arena.take(form.dtype, {tokens, q_heads_, width * form.width_factor});
   if (form.has_scale) query.scale = step.arena.take(DType::f32, {tokens, q_heads_});
   step.ops.kv_write({.q = qkv.columns(0, q_columns).split_last(q_heads_, width),
-                     .k = qkv.columns(q_columns, kv_columns).split_last(kv_heads_, width),
-                     .v = qkv.columns(q_columns + kv_columns, kv_columns).split_last(kv_heads_, width),
+                     .k = k,
+                     .v = v,
                      .q_norm = q_norm_ ? &q_norm_->rule() : nullptr,
                      .k_norm = k_norm_ ? &k_norm_->rule() : nullptr,
+                     .v_norm = config_.v_norm ? &v_rule_ : nullptr,
                      .rope = rope,
                      .positions = step.batch.positions,
                      .slots = group.slots,
@@ -85,7 +99,7 @@ void Attention::forward(Step& step, const RopeRule& rope, const Tensor& x, const
                      .query = query});
 
   AttentionRule rule;
-  rule.scale = 1.0f / std::sqrt(static_cast<float>(width));
+  rule.scale = config_.scale != 0 ? config_.scale : 1.0f / std::sqrt(static_cast<float>(width));
   rule.window = config_.window;
   const Tensor mixed = step.take(tokens, q_columns);
   step.ops.attention({query, kv, step.batch, *group.plan, rule, mixed.split_last(q_heads_, width)});

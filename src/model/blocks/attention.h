@@ -1,4 +1,5 @@
 // Attention over grouped heads: one projection to q, k and v, kv_write, attention over pages, output projection.
+// A layer that shares an earlier one's cache projects q alone and reads what that layer has written in this step.
 // Shapes are this rank's; with more than one rank the output is summed in plain sight.
 #pragma once
 
@@ -16,8 +17,13 @@ struct AttentionConfig {
   int kv_heads = 0;
   int head_dim = 0;
   int window = 0;
+  int shared_with = -1;  // the layer whose cache is read; -1: this layer keeps its own
+  float scale = 0;       // of scores; 0: head_dim^-1/2
   bool bias = false;     // on q, k, v and o
   bool qk_norm = false;  // RMSNorm over each head of q and k, before rope
+  bool v_norm = false;   // and of v, without a weight
+  bool norm_rounded_first = true;
+  bool value_is_key = false;  // v is what k_proj gives, before k's norm and rope
   float norm_eps = 1e-6f;
 };
 
@@ -32,16 +38,20 @@ class Attention {
   const KvScales& kv_scales() const { return kv_scales_; }
 
  private:
+  bool shares() const { return config_.shared_with >= 0; }
+  Tensor project(Step& step, const Tensor& x) const;
+
   AttentionConfig config_;
   RankOf rank_;
   int q_heads_;  // of this rank
   int kv_heads_;
-  Weight qkv_;       // [(q_heads + 2 kv_heads) head_dim, hidden]
+  Weight qkv_;       // [(q_heads + 2 kv_heads) head_dim, hidden]; without what is another's
   Tensor qkv_bias_;  // f32 or empty
   Weight output_;    // [hidden, q_heads head_dim]
   Tensor output_bias_;
   std::optional<Norm> q_norm_;
   std::optional<Norm> k_norm_;
+  NormRule v_rule_;
   KvScales kv_scales_;
 };
 

@@ -17,7 +17,9 @@ class Embedding {
     return binder.weight(table_, {&part, 1}, hidden_);
   }
   // out [tokens, hidden]
-  void lookup(Step& step, const Tensor& out) const { step.ops.embed({step.ids, table_, 1.0f, out}); }
+  void lookup(Step& step, const Tensor& out, float scale = 1.0f) const {
+    step.ops.embed({step.ids, table_, scale, out});
+  }
 
   const Weight& table() const { return table_; }
 

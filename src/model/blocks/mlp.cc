@@ -25,7 +25,10 @@ void Mlp::forward(Step& step, const Tensor& x, const Tensor& out) const {
   const Tensor gate_up = step.take(x.size(0), 2 * width);
   step.ops.linear({x, gate_up_, gate_up_bias_, gate_up});
   const Tensor inner = step.take(x.size(0), width);
-  step.ops.gated_activation({.gate = gate_up.columns(0, width), .up = gate_up.columns(width, width), .out = inner});
+  step.ops.gated_activation({.gate = gate_up.columns(0, width),
+                             .up = gate_up.columns(width, width),
+                             .kind = activation_,
+                             .out = inner});
   step.ops.linear({inner, down_, rank_.rank == 0 ? down_bias_ : Tensor(), out});
   step.comm.all_reduce(out);
 }

@@ -1,4 +1,4 @@
-// Mlp: down(silu(gate x) * up x).
+// Mlp: down(activation(gate x) * up x), silu unless the family says otherwise.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@ namespace octavo {
 
 class Mlp {
  public:
-  Mlp(int hidden, int intermediate, bool bias, RankOf rank)
-      : hidden_(hidden), intermediate_(intermediate), bias_(bias), rank_(rank) {}
+  Mlp(int hidden, int intermediate, bool bias, RankOf rank, Activation activation = Activation::silu)
+      : hidden_(hidden), intermediate_(intermediate), bias_(bias), rank_(rank), activation_(activation) {}
 
   Status visit(Binder& binder, const std::string& prefix);  // "model.layers.3.mlp"
   // x, out: [tokens, hidden]
@@ -21,6 +21,7 @@ class Mlp {
   int intermediate_;  // of the whole model
   bool bias_;
   RankOf rank_;
+  Activation activation_;
   Weight gate_up_;  // [2 intermediate / ranks, hidden]
   Tensor gate_up_bias_;
   Weight down_;  // [hidden, intermediate / ranks]
