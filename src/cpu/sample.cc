@@ -37,6 +37,16 @@ struct Candidate {
 };
 bool better(const Candidate& a, const Candidate& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; }
 
+std::vector<float> named_logits(const SampleArgs& args, const SampleRow& row, const float* logits) {
+  std::vector<float> named(static_cast<std::size_t>(args.logits.size(1)), kBanned);
+  for (std::int64_t i = row.bias_begin; i < row.bias_end; ++i) {
+    const auto id = static_cast<std::size_t>(args.bias_ids.data<std::int32_t>()[i]);
+    check(id < named.size(), "a biased token beyond the vocabulary");
+    named[id] = logits[id];
+  }
+  return named;
+}
+
 void adjust(const SampleArgs& args, const SampleRow& row, float* logits) {
   const std::int64_t vocab = args.logits.size(1);
   for (std::int64_t i = row.bias_begin; i < row.bias_end; ++i) {
@@ -130,7 +140,10 @@ std::int32_t sample_row(const SampleArgs& args, const SampleRow& row, const floa
   std::vector<float> changed;
   const float* logits = unchanged;
   if (row.bias_end > row.bias_begin || row.seen_end > row.seen_begin) {
-    changed.assign(unchanged, unchanged + vocab);
+    if (row.only_biased)
+      changed = named_logits(args, row, unchanged);
+    else
+      changed.assign(unchanged, unchanged + vocab);
     adjust(args, row, changed.data());
     logits = changed.data();
   }

@@ -162,7 +162,10 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(Rows<const float> logi
   const float* used = unchanged;
   if (row.bias_end > row.bias_begin || row.seen_end > row.seen_begin) {
     float* own = changed + blockIdx.x * vocab;
-    for (std::int64_t i = threadIdx.x; i < vocab; i += kThreads) own[i] = unchanged[i];
+    for (std::int64_t i = threadIdx.x; i < vocab; i += kThreads) own[i] = row.only_biased ? -INFINITY : unchanged[i];
+    __syncthreads();
+    for (int i = row.bias_begin + static_cast<int>(threadIdx.x); row.only_biased && i < row.bias_end; i += kThreads)
+      own[lists.bias_ids[i]] = unchanged[lists.bias_ids[i]];
     __syncthreads();
     adjust(row, lists, own);
     used = own;

@@ -147,7 +147,7 @@ Status EngineLoop::land() {
   auto result = runner_.collect(flight.plan, std::move(flight.step));
   host_.start();
   if (!result) return result.error();
-  if (flight.counters) read_counters(*flight.counters);
+  if (flight.counters) finds_memory([&] { read_counters(*flight.counters); });
   commit(flight.plan, *result);
   return {};
 }

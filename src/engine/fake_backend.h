@@ -119,6 +119,10 @@ class FakeOps final : public NullOps {
       const SampleRow& rule = args.rows[row];
       const float* from = args.logits.data<float>() + row * args.logits.stride(0);
       std::vector<float> logits(from, from + args.logits.size(1));
+      if (rule.only_biased) std::fill(logits.begin(), logits.end(), -INFINITY);
+      for (std::int32_t i = rule.bias_begin; rule.only_biased && i < rule.bias_end; ++i)
+        logits[static_cast<std::size_t>(args.bias_ids.data<std::int32_t>()[i])] =
+            from[args.bias_ids.data<std::int32_t>()[i]];
       for (std::int32_t i = rule.bias_begin; i < rule.bias_end; ++i)
         logits[static_cast<std::size_t>(args.bias_ids.data<std::int32_t>()[i])] += args.bias_values.data<float>()[i];
       for (std::int32_t i = rule.seen_begin; i < rule.seen_end; ++i) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <random>
@@ -126,6 +127,8 @@ inline Request random_request(std::mt19937& random, int max_positions) {
   if (between(random, 0, 4) == 0) s.frequency_penalty = 0.5f;
   if (between(random, 0, 4) == 0) s.presence_penalty = -0.5f;
   if (between(random, 0, 4) == 0) s.logit_bias = {{3, 2.5f}, {7, -100.0f}};
+  if (between(random, 0, 7) == 0) s.allowed_token_ids = {3, 5, 7, 11, 20, 21};
+  if (between(random, 0, 7) == 0) s.bad_words = {{5}, {20, 7}, {3, 3, 11}};
   if (between(random, 0, 3) == 0) s.stop_token_ids = {between(random, 0, 39)};
   if (between(random, 0, 5) == 0) s.logprobs = between(random, 0, 3);
   if (between(random, 0, 7) == 0) s.prompt_logprobs = 1;
@@ -148,8 +151,17 @@ inline Answer expected_answer(const FakeModel& model, const Request& request, in
   while (!answer.finish) {
     std::vector<float> logits = model.expected(history);
     for (const auto& [id, bias] : s.logit_bias) logits[static_cast<std::size_t>(id)] += bias;
-    if (static_cast<int>(answer.tokens.size()) < s.min_tokens)
-      for (const std::int32_t id : stops) logits[static_cast<std::size_t>(id)] = -INFINITY;
+    std::set<std::int32_t> banned;
+    if (static_cast<int>(answer.tokens.size()) < s.min_tokens) banned = stops;
+    for (const auto& word : s.bad_words)
+      if (word.size() <= answer.tokens.size() + 1 &&
+          std::equal(word.begin(), word.end() - 1, answer.tokens.end() - std::ssize(word) + 1))
+        banned.insert(word.back());
+    const std::set<std::int32_t> allowed(s.allowed_token_ids.begin(), s.allowed_token_ids.end());
+    for (std::int32_t id = 0; !allowed.empty() && id < std::ssize(logits); ++id)
+      if (!allowed.contains(id)) logits[static_cast<std::size_t>(id)] = -INFINITY;
+    if (allowed.empty() || !std::includes(banned.begin(), banned.end(), allowed.begin(), allowed.end()))
+      for (const std::int32_t id : banned) logits[static_cast<std::size_t>(id)] = -INFINITY;
     for (const auto& [id, count] : seen) {
       float& x = logits[static_cast<std::size_t>(id)];
       x = x > 0 ? x / s.repetition_penalty : x * s.repetition_penalty;

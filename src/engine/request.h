@@ -20,6 +20,8 @@ struct SamplingParams {
   float repetition_penalty = 1.0f;
   std::optional<std::uint64_t> seed;  // absent: drawn by the engine from its own seed
   std::vector<std::pair<std::int32_t, float>> logit_bias;
+  std::vector<std::int32_t> allowed_token_ids;       // only these are drawn; empty: any
+  std::vector<std::vector<std::int32_t>> bad_words;  // never drawn: the last token of each behind the ones before it
   int max_tokens = 0;  // 0: as many as the context holds; a larger number than fits is clamped
   int min_tokens = 0;  // stop tokens are banned before
   std::vector<std::int32_t> stop_token_ids;

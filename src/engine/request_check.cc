@@ -57,6 +57,20 @@ Status check_lists(const SamplingParams& s, int vocab) {
   for (const std::string& stop : s.stop)
     if (stop.empty()) return Error("a stop string is empty: it would end every answer before its first token");
   if (auto ids = check_token_ids(s.stop_token_ids, "stop_token_ids", vocab); !ids) return ids;
+  if (auto ids = check_token_ids(s.allowed_token_ids, "allowed_token_ids", vocab); !ids) return ids;
+  if (s.allowed_token_ids.size() > kMaxListedTokens)
+    return Error("allowed_token_ids has " + std::to_string(s.allowed_token_ids.size()) + " entries: at most " +
+                 std::to_string(kMaxListedTokens));
+  if (s.bad_words.size() > kMaxListedTokens)
+    return Error("bad_words has " + std::to_string(s.bad_words.size()) + " entries: at most " +
+                 std::to_string(kMaxListedTokens));
+  for (const auto& word : s.bad_words) {
+    if (word.empty()) return Error("bad_words holds a word without a token: name what must not be written");
+    if (word.size() > kMaxBadWordTokens)
+      return Error("bad_words holds a word of " + std::to_string(word.size()) + " tokens: at most " +
+                   std::to_string(kMaxBadWordTokens));
+    if (auto ids = check_token_ids(word, "bad_words", vocab); !ids) return ids;
+  }
   for (const auto& [id, bias] : s.logit_bias) {
     if (id < 0 || id >= vocab)
       return Error("logit_bias names token " + std::to_string(id) + ", but the vocabulary ends at " +

@@ -12,6 +12,8 @@ namespace octavo {
 
 constexpr int kMaxLogprobs = 20;
 constexpr int kMaxContinuations = 128;
+constexpr std::size_t kMaxListedTokens = 4096;  // allowed ones, and bad words
+constexpr std::size_t kMaxBadWordTokens = 256;  // of one word
 
 struct RequestLimits {
   int vocab = 0;

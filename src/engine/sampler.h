@@ -33,14 +33,21 @@ class Sampler {
   void append_row(SampleBatch& batch, int position, int num_generated) const;
   void accept(std::int32_t token);
   // Whether the next draw depends on the tokens before it, not only on their number.
-  bool needs_history() const { return penalised_; }
+  bool needs_history() const { return penalised_ || longest_word_ > 1; }
 
  private:
   void note(std::int32_t token, std::int32_t times);
+  std::vector<std::int32_t> banned(int num_generated) const;
+  void append_biases(SampleBatch& batch, const std::vector<std::int32_t>& banned) const;
+  bool append_allowed(SampleBatch& batch, std::vector<std::int32_t> banned) const;
 
   SampleRow base_;
   std::vector<std::pair<std::int32_t, float>> bias_;
   std::vector<std::int32_t> banned_early_;
+  std::vector<std::pair<std::int32_t, float>> allowed_;  // in order, each once, with its bias; empty: any
+  std::vector<std::vector<std::int32_t>> bad_words_;
+  std::size_t longest_word_ = 0;
+  std::vector<std::int32_t> tail_;  // the last generated tokens, as many as a bad word may begin with
   int min_tokens_ = 0;
   bool penalised_ = false;
   std::unordered_map<std::int32_t, std::size_t> place_;  // of an id in the two lists below

@@ -53,6 +53,40 @@ TEST(Sampler, StopTokensAreBannedUntilMinTokens) {
   EXPECT_EQ(batch.rows[2].bias_end, 7);
 }
 
+TEST(Sampler, OnlyAllowedTokensAreNamedWithTheirBiases) {
+  SamplingParams params;
+  params.allowed_token_ids = {9, 4, 9, 7};
+  params.logit_bias = {{4, 1.5f}, {5, 3.0f}};
+  params.min_tokens = 1;
+  const Sampler sampler(params, 0, Ids{1}, {7});
+  SampleBatch batch;
+  sampler.append_row(batch, 1, 0);
+  EXPECT_TRUE(batch.rows[0].only_biased);
+  EXPECT_EQ(batch.bias_ids, (Ids{4, 9})) << "7 ends answers, and it is too early; 5 is not allowed";
+  EXPECT_EQ(batch.bias_values, (std::vector<float>{1.5f, 0.0f}));
+  params.allowed_token_ids = {7};
+  batch = {};
+  Sampler(params, 0, Ids{1}, {7}).append_row(batch, 1, 0);
+  EXPECT_EQ(batch.bias_ids, Ids{7}) << "what is allowed goes before what is banned";
+}
+
+TEST(Sampler, BadWordsAreBannedBehindTheirBeginning) {
+  SamplingParams params;
+  params.bad_words = {{5}, {6, 7}, {8, 8, 9}};
+  Sampler sampler(params, 0, Ids{6, 8, 8}, {});
+  EXPECT_TRUE(sampler.needs_history());
+  std::vector<Ids> banned;
+  for (const std::int32_t token : {1, 6, 8, 8, 8, 9, -1}) {
+    SampleBatch batch;
+    sampler.append_row(batch, 3, static_cast<int>(banned.size()));
+    EXPECT_FALSE(batch.rows[0].only_biased);
+    for (const float value : batch.bias_values) EXPECT_TRUE(std::isinf(value) && value < 0);
+    banned.push_back(batch.bias_ids);
+    if (token >= 0) sampler.accept(token);
+  }
+  EXPECT_EQ(banned, (std::vector<Ids>{{5}, {5}, {5, 7}, {5}, {5, 9}, {5, 9}, {5}})) << "prompts begin no word";
+}
+
 TEST(Sampler, PenaltiesCountThePromptAsSeenAndTheOutputByTimes) {
   SamplingParams params;
   params.frequency_penalty = 1;

@@ -13,29 +13,43 @@ constexpr float kLogprobFloor = -9999.0f;  // JSON has no infinity
 
 float floored(float logprob) { return logprob >= kLogprobFloor ? logprob : kLogprobFloor; }
 
+// What has arrived, where it lies.
 template <class T>
-std::vector<T> arrived(const std::unique_ptr<Download>& download) {
-  if (!download) return {};
-  const std::span<const std::byte> bytes = download->wait();
-  std::vector<T> values(bytes.size() / sizeof(T));
-  std::memcpy(values.data(), bytes.data(), bytes.size());
-  return values;
-}
+class Arrived {
+ public:
+  explicit Arrived(const std::unique_ptr<Download>& download) {
+    if (download) bytes_ = download->wait();
+  }
+  T operator[](std::size_t i) const {
+    T value;
+    std::memcpy(&value, bytes_.data() + i * sizeof(T), sizeof(T));
+    return value;
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
 
 }  // namespace
 
+// All the memory that collect() needs: where there is none, it is known before the device begins.
+void LaunchedStep::make_room(const StepPlan& plan) {
+  result_.tokens.resize(plan.num_sampled());
+  const auto wants = [](const PlannedRow& row) { return row.top >= 0; };
+  if (std::none_of(plan.rows.begin(), plan.rows.end(), wants)) return;
+  result_.logprobs.resize(plan.rows.size());
+  for (std::size_t row = 0; row < plan.rows.size(); ++row)
+    result_.logprobs[row].top.reserve(static_cast<std::size_t>(std::max(plan.rows[row].top, 0)));
+}
+
 StepResult LaunchedStep::collect(const StepPlan& plan) {
-  StepResult result;
-  result.tokens = arrived<std::int32_t>(tokens_);
-  result.tokens.resize(plan.num_sampled());  // without padding
-  if (!logprobs_.empty()) result.logprobs.resize(plan.rows.size());
+  const Arrived<std::int32_t> tokens(tokens_);
+  for (std::size_t i = 0; i < result_.tokens.size(); ++i) result_.tokens[i] = tokens[i];
   for (const Logprobs& part : logprobs_) {
-    const auto chosen = arrived<float>(part.chosen);
-    const auto rank = arrived<std::int32_t>(part.rank);
-    const auto top_ids = arrived<std::int32_t>(part.top_ids);
-    const auto top_values = arrived<float>(part.top_values);
+    const Arrived<float> chosen(part.chosen), top_values(part.top_values);
+    const Arrived<std::int32_t> rank(part.rank), top_ids(part.top_ids);
     for (std::size_t i = 0; i < part.count; ++i) {
-      TokenLogprobs& out = result.logprobs[part.begin + i];
+      TokenLogprobs& out = result_.logprobs[part.begin + i];
       out.logprob = floored(chosen[i]);
       out.rank = rank[i];
       const auto wanted = std::min(static_cast<std::size_t>(plan.rows[part.begin + i].top), part.top);
@@ -43,7 +57,7 @@ StepResult LaunchedStep::collect(const StepPlan& plan) {
         out.top.emplace_back(top_ids[i * part.top + j], floored(top_values[i * part.top + j]));
     }
   }
-  return result;
+  return std::move(result_);
 }
 
 Status StepOutputs::ensure_rows(int max_rows) {
@@ -59,6 +73,7 @@ Status StepOutputs::ensure_rows(int max_rows) {
 Result<LaunchedStep> StepOutputs::launch(const StepPlan& plan, const Tensor& logits, const StepInputs& inputs) {
   LaunchedStep step;
   if (plan.rows.empty()) return step;
+  step.make_room(plan);
   const bool padded = logits.size(0) > std::ssize(plan.rows);
   const auto sampled = padded ? logits.size(0) : static_cast<std::int64_t>(plan.num_sampled());
   const Tensor drawn = inputs.drawn();
@@ -67,7 +82,8 @@ Result<LaunchedStep> StepOutputs::launch(const StepPlan& plan, const Tensor& log
     args.logits = logits.rows(0, sampled);
     args.out = drawn.rows(0, sampled);
     if (!args.bias_ids.empty() || !args.seen_ids.empty()) {
-      OCTAVO_TRY(changed_memory_.ensure(backend_.device(), static_cast<std::size_t>(args.logits.bytes()), kResultPurpose));
+      OCTAVO_TRY(
+          changed_memory_.ensure(backend_.device(), static_cast<std::size_t>(args.logits.bytes()), kResultPurpose));
       args.changed = Tensor(changed_memory_.data(), DType::f32, {sampled, logits.size(1)});
     }
     backend_.ops().sample(args);

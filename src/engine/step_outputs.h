@@ -1,5 +1,5 @@
 // StepOutputs: the device memory that one step's results lie in, and their way to the host. What launch() starts is on
-// its way when it returns; Launched::collect() waits for it, and may be called after further steps were launched.
+// its way when it returns; LaunchedStep::collect() waits for it, and may be called after further steps were launched.
 #pragma once
 
 #include <memory>
@@ -12,13 +12,15 @@
 
 namespace octavo {
 
-// A step that the device works on. Refers to no plan: collect() is given the one that was launched.
+// A step that the device works on. Refers to no plan: collect() is given the one that was launched. It needs no memory,
+// and is called once.
 class LaunchedStep {
  public:
   StepResult collect(const StepPlan& plan);
 
  private:
   friend class StepOutputs;
+  void make_room(const StepPlan& plan);
   struct Logprobs {
     std::size_t begin = 0;  // rows [begin, begin + count)
     std::size_t count = 0;
@@ -27,6 +29,7 @@ class LaunchedStep {
   };
   std::unique_ptr<Download> tokens_;
   std::vector<Logprobs> logprobs_;
+  StepResult result_;
 };
 
 class StepOutputs {

@@ -1,9 +1,10 @@
 // What the sampling verbs take: one plain row of settings a sampled position, so that a whole batch is one call.
 //
 // Order of the steps, as vLLM's: logit bias (min_tokens' ban too), penalties (repetition, then frequency and presence),
-// temperature, min-p, top-k, top-p, draw. temperature 0 is the argmax. Ties go to the lowest id, in top-k too; NaN counts
-// as -inf; if every token is banned, the bans are void; a row without one number above -inf gives -1. The draw walks the kept tokens by id with a number in [0, 1)
-// made from (seed, position) alone, so a seeded request repeats whatever else is in the batch.
+// temperature, min-p, top-k, top-p, draw. temperature 0 is the argmax. Ties go to the lowest id, in top-k too; NaN
+// counts as -inf; if every token is banned, the bans are void; a row without one number above -inf gives -1. The draw
+// walks the kept tokens by id with a number in [0, 1) made from (seed, position) alone, so a seeded request repeats
+// whatever else is in the batch.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,7 @@ struct SampleRow {
   float frequency_penalty = 0.0f;             // minus f * count in the output
   float presence_penalty = 0.0f;              // minus p if in the output
   std::int32_t bias_begin = 0, bias_end = 0;  // range of this row in bias_ids / bias_values; -inf bans a token
+  bool only_biased = false;                   // bans every token that the range does not name
   std::int32_t seen_begin = 0, seen_end = 0;  // range of this row in seen_ids / seen_counts
   std::uint64_t seed = 0;
   std::uint64_t position = 0;  // index of the drawn token in its sequence

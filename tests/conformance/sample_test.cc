@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "tests/conformance/arena.h"
 #include "tests/conformance/numbers.h"
@@ -43,6 +44,11 @@ std::vector<double> adjusted(const Batch& batch, std::size_t r) {
   std::vector<double> x(begin, begin + batch.vocab);
   for (double& v : x) v = std::isnan(v) ? -INFINITY : v;
   const SampleRow& row = batch.rows[r];
+  if (row.only_biased) {
+    const std::vector<double> all = std::exchange(x, std::vector<double>(x.size(), -INFINITY));
+    for (auto i = static_cast<std::size_t>(row.bias_begin); i < static_cast<std::size_t>(row.bias_end); ++i)
+      x[static_cast<std::size_t>(batch.bias_ids[i])] = all[static_cast<std::size_t>(batch.bias_ids[i])];
+  }
   for (auto i = static_cast<std::size_t>(row.bias_begin); i < static_cast<std::size_t>(row.bias_end); ++i)
     x[static_cast<std::size_t>(batch.bias_ids[i])] += batch.bias_values[i];
   for (auto i = static_cast<std::size_t>(row.seen_begin); i < static_cast<std::size_t>(row.seen_end); ++i) {
@@ -126,6 +132,8 @@ Batch make_batch(std::int64_t vocab) {
     logits[1] = std::nanf("");
     batch.logits.insert(batch.logits.end(), logits.begin(), logits.end());
   };
+  add({.temperature = 0.0f, .only_biased = true}, true, false);
+  add({.temperature = 1.0f, .top_p = 0.9f, .repetition_penalty = 1.3f, .only_biased = true}, true, true);
   for (const bool more : {false, true}) {
     add({.temperature = 0.0f}, more, more);
     add({.temperature = 1.0f}, more, false);
