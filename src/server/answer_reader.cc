@@ -87,8 +87,13 @@ void AnswerDelta::append(const AnswerDelta& next) {
       known->id += call.id;
       known->name += call.name;
       known->arguments += call.arguments;
+      known->broken |= call.broken;
     }
   }
+}
+
+bool AnswerDelta::broken_call() const {
+  return std::any_of(tool_calls.begin(), tool_calls.end(), [](const ToolCallDelta& call) { return call.broken; });
 }
 
 std::unique_ptr<AnswerReader> make_plain_reader() { return std::make_unique<PlainReader>(); }

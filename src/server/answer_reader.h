@@ -2,8 +2,9 @@
 // answer; text comes in pieces, and however it is cut the joined deltas are the same, so a stream and a whole answer
 // agree.
 //
-// A call is given out when it is whole and its arguments are an object of valid JSON; what only looks like a call is
-// content, to the last letter. Stop strings count in content alone: not in reasoning, not inside a call.
+// A call is given out once its name is known and its arguments have begun, and then as it comes: the arguments' letters
+// joined are an object of JSON, or the call says that it is broken. What only looks like a call until then is content,
+// to the last letter. Stop strings count in content alone: not in reasoning, not inside a call.
 #pragma once
 
 #include <memory>
@@ -21,6 +22,7 @@ struct ToolCallDelta {
   std::string id;         // with the first delta of a call,
   std::string name;       // as its name
   std::string arguments;  // pieces of JSON
+  bool broken = false;    // the arguments end before their JSON does: nothing more of this call will come
 };
 
 struct AnswerDelta {
@@ -29,6 +31,7 @@ struct AnswerDelta {
   std::vector<ToolCallDelta> tool_calls;
 
   bool empty() const { return content.empty() && reasoning.empty() && tool_calls.empty(); }
+  bool broken_call() const;
   void append(const AnswerDelta& next);  // calls of one index become one
 };
 

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <random>
+#include <set>
 
 #include "server/answer_plan.h"
 
@@ -23,7 +24,7 @@ struct ReadCase {
   const char* reasoning;  // its parser; empty: none
   ThinkStart start;
   std::string text;
-  std::string want;  // "reasoning|content|name(arguments)..."
+  std::string want;  // "reasoning|content|name(arguments)name(broken arguments..."
 };
 
 AnswerPlan plan_of(const ReadCase& c) {
@@ -41,7 +42,8 @@ AnswerPlan plan_of(const ReadCase& c) {
 
 std::string shown(const AnswerDelta& answer) {
   std::string text = answer.reasoning + "|" + answer.content + "|";
-  for (const ToolCallDelta& call : answer.tool_calls) text += call.name + "(" + call.arguments + ")";
+  for (const ToolCallDelta& call : answer.tool_calls)
+    text += call.name + "(" + call.arguments + (call.broken ? "..." : ")");
   return text;
 }
 
@@ -52,10 +54,13 @@ AnswerDelta read_pieces(const AnswerPlan& plan, const std::vector<std::string_vi
                         const std::vector<std::string>& stops = {}) {
   const auto reader = make_answer_reader(plan, stops, false);
   AnswerDelta answer;
+  std::set<int> known;
   for (const std::string_view piece : pieces) {
     const AnswerDelta delta = reader->push(piece);
     EXPECT_TRUE(is_utf8(delta.content) && is_utf8(delta.reasoning));
-    for (const ToolCallDelta& call : delta.tool_calls) EXPECT_FALSE(call.id.empty());
+    for (const ToolCallDelta& call : delta.tool_calls)
+      EXPECT_EQ(call.id.empty(), known.contains(call.index)) << "with the first delta of a call and with no other";
+    for (const ToolCallDelta& call : delta.tool_calls) known.insert(call.index);
     answer.append(delta);
   }
   answer.append(reader->finish());
@@ -136,18 +141,28 @@ std::vector<ReadCase> tagged_cases() {
        "|<tool_call>{\"name\":\"now\",\"arguments\":[1]}</tool_call>|"},
       {"hermes", "", none, "x <tool_call>\n{'name': 'now'}\n</tool_call> y",
        "|x <tool_call>\n{'name': 'now'}\n</tool_call> y|"},
-      {"hermes", "", none,
-       "<tool_call>{\"name\":\"now\",\"arguments\":{\"a\":", "|<tool_call>{\"name\":\"now\",\"arguments\":{\"a\":|"},
+      {"hermes", "", none, "<tool_call>{\"name\":\"now\",\"arguments\":{\"a\":", "||now({\"a\":..."},
+      {"hermes", "", none, "<tool_call>{\"name\":\"now\",\"arguments\"",
+       "|<tool_call>{\"name\":\"now\",\"arguments\"|"},
+      {"hermes", "", none, "<tool_call>{\"name\":\"now\",\"arguments\":{\"a\":2}</tool_call>", "||now({\"a\":2})"},
+      {"hermes", "", none, "<tool_call>{\"name\":\"now\",\"arguments\":{\"a\":2}", "||now({\"a\":2})"},
+      {"hermes", "", none, "<tool_call>{\"parameters\":{\"a\":2},\"name\":\"now\",\"name\":\"look\",\"arguments\":{}}",
+       "||now({\"a\":2})"},
+      {"hermes", "", none, "<tool_call>{\"name\":\"n\",\"arguments\":{\"x\":\"\\ud83d\\ude00\",\"y\":-1.5e3}}",
+       "||n({\"x\":\"\\ud83d\\ude00\",\"y\":-1.5e3})"},
+      {"hermes", "", none, "<tool_call>{\"name\":\"n\",\"arguments\":{\"x\":\"\\ude00\"}}",
+       "|0\"}}|n({\"x\":\"\\ude0..."},
+      {"hermes", "", none, "<tool_call>{\"name\":\"n\",\"arguments\":{\"x\":1e999}} y", "|}} y|n({\"x\":1e999..."},
       {"hermes", "", none,
        "<tool_call>{\"name\":\"look\",\"arguments\":{\"s\":\"no "
        "end}}\n</tool_call>\n<tool_call>{\"name\":\"now\"}</tool_call>",
-       "|<tool_call>{\"name\":\"look\",\"arguments\":{\"s\":\"no end}}\n</tool_call>|now({})"},
+       "||look({\"s\":\"no end}}...now({})"},
       {"hermes", "", none, "<tool_call><tool_call>{\"name\":\"now\"}</tool_call>", "|<tool_call>|now({})"},
       {"hermes", "", none, "<tool_call>{\"name\":5}</tool_call>", "|<tool_call>{\"name\":5}</tool_call>|"},
       {"hermes", "", none, "<tool_call>{\"name\":\"n\",\"arguments\":{\"x\":01}}</tool_call>",
-       "|<tool_call>{\"name\":\"n\",\"arguments\":{\"x\":01}}</tool_call>|"},
+       "|}}</tool_call>|n({\"x\":01..."},
       {"hermes", "", none, "<tool_call>{\"name\":\"n\",\"arguments\":{\"x\":\"\\ud800\"}}",
-       "|<tool_call>{\"name\":\"n\",\"arguments\":{\"x\":\"\\ud800\"}}|"},
+       "|\"}}|n({\"x\":\"\\ud800..."},
       {"hermes", "", none, "<tool_call>{\"name\":\"now\"}</tool_", "||now({})"},
       {"hermes", "", none, "</tool_call>", "|</tool_call>|"},
       {"", "", none, "<tool_call>{\"name\":\"now\"}</tool_call>", "|<tool_call>{\"name\":\"now\"}</tool_call>|"},
@@ -171,7 +186,11 @@ std::vector<ReadCase> function_cases() {
       {"qwen3_coder", "", none, "<tool_call>{\"name\":\"now\"}</tool_call>", "||now({})"},
       {"hermes", "", none, "<tool_call><function=now></function></tool_call>", "||now({})"},
       {"qwen3_coder", "", none, "<tool_call>\n<function=look>\n<parameter=city>\nParis",
-       "|<tool_call>\n<function=look>\n<parameter=city>\nParis|"},
+       "||look({\"city\": \"Paris..."},
+      {"qwen3_coder", "", none, "<function=look><parameter=city>\n\n a\n\n</parameter><parameter=days>7",
+       "||look({\"city\": \"\\n a\\n\", \"days\": ..."},
+      {"qwen3_coder", "", none, "<function=look><parameter=city>\n</parameter> x <function=now></function>",
+       "|x|look({\"city\": \"\"...now({})"},
       {"qwen3_coder", "", none, "<function=a<b></function> <function=>", "|<function=a<b></function> <function=>|"},
       {"qwen3_coder", "", none, "<tool_call>\n<function=look>\njunk<function=now></function>",
        "|<tool_call>\n<function=look>\njunk|now({})"},
@@ -185,7 +204,7 @@ std::vector<ReadCase> section_cases() {
        "One moment." + kSection + fenced("look", "{\"city\": \"Paris\"}") + "\n" + fenced("now", "{}") + kSectionEnd,
        "|One moment.|look({\"city\": \"Paris\"})now({})"},
       {"deepseek_v3", "", none, kSection + kCall + "function" + kSep + "look\n```json\n{\"city\": ```}",
-       "|" + kSection + kCall + "function" + kSep + "look\n```json\n{\"city\": ```}|"},
+       "|}|look({\"city\": ..."},
       {"deepseek_v3", "", none, kSection + " no call", "|" + kSection + " no call|"},
       {"deepseek_v31", "", none,
        kSection + kCall + "look" + kSep + "{\"city\": \"São Paulo\"}" + kOneEnd + kCall + "now" + kSep + "{}" +
@@ -244,7 +263,15 @@ std::vector<ReadCase> channel_cases() {
        channel("<|channel|>commentary", "I will look.") + next + channel("<|channel|>final", "Done"),
        "|I will look.\nDone|"},
       {"openai", "openai_gptoss", none, channel("<|channel|>commentary to=functions.look", "{\"city\": \"Pa"),
-       "|to=functions.look {\"city\": \"Pa|"},
+       "||look({\"city\": \"Pa..."},
+      {"openai", "openai_gptoss", none,
+       channel("<|channel|>commentary to=functions.look", " {\"city\": x} ") + next +
+           channel("<|channel|>final", "Yes"),
+       "|x} \nYes|look({\"city\": ..."},
+      {"openai", "openai_gptoss", none, channel("<|channel|>commentary to=functions.now", "{} \n more"),
+       "|more|now({})"},
+      {"openai", "openai_gptoss", none, channel("<|channel|>commentary to=functions.now", "say {}"),
+       "|to=functions.now say {}|"},
       {"openai", "openai_gptoss", none, "No markers at all", "|No markers at all|"},
       {"", "openai_gptoss", none, channel("<|channel|>commentary to=functions.look", "{}"), "|{}|"},
       {"openai", "openai_gptoss", none, analysis + "<|channel|>final<|message|>A<|return|>", "Hm é|A|"},
@@ -318,6 +345,30 @@ TEST(AnswerReader, CallsHaveTheirIds) {
   EXPECT_NE(two.tool_calls[0].id, two.tool_calls[1].id);
 }
 
+// The arguments of every format come while the model still writes them: after each letter all but what may belong to
+// the format has been given out.
+TEST(AnswerReader, ArgumentsComeAsTheyAreWritten) {
+  const auto none = ThinkStart::closed;
+  const std::string value(1000, 'v');
+  const std::vector<ReadCase> cases = {
+      {"hermes", "", none, "<tool_call>{\"name\": \"look\", \"arguments\": {\"city\": \"", ""},
+      {"qwen3_coder", "", none, "<function=look><parameter=city>", ""},
+      {"llama3_json", "", none, "{\"name\": \"look\", \"parameters\": {\"city\": \"", ""},
+      {"deepseek_v3", "", none, kCall + "function" + kSep + "look\n```json\n{\"city\": \"", ""},
+      {"deepseek_v31", "", none, kCall + "look" + kSep + "{\"city\": \"", ""},
+      {"kimi_k2", "", none, "<|tool_call_begin|>functions.look:0<|tool_call_argument_begin|>{\"city\": \"", ""},
+      {"openai", "openai_gptoss", none, channel("<|channel|>commentary to=functions.look", "{\"city\": \""), ""}};
+  for (const ReadCase& c : cases) {
+    const auto reader = make_answer_reader(plan_of(c), {}, false);
+    AnswerDelta answer = reader->push(c.text);
+    for (std::size_t i = 0; i < value.size(); ++i) {
+      answer.append(reader->push({&value[i], 1}));
+      ASSERT_EQ(answer.tool_calls.size(), 1u) << c.parser;
+      ASSERT_EQ(answer.tool_calls[0].arguments, "{\"city\": \"" + value.substr(0, i + 1)) << c.parser;
+    }
+  }
+}
+
 // Whatever a model writes: no crash, arguments are JSON, and where no call was found every letter is content.
 TEST(AnswerReader, AnyTextIsReadAlikeHoweverItIsCutAndNothingIsLost) {
   const std::vector<std::string> words = {"<tool_call>",
@@ -374,7 +425,7 @@ TEST(AnswerReader, AnyTextIsReadAlikeHoweverItIsCutAndNothingIsLost) {
         const AnswerDelta whole = read_whole(plan, text);
         for (const ToolCallDelta& call : whole.tool_calls) {
           const auto arguments = parse_ordered_json(call.arguments, "");
-          EXPECT_TRUE(arguments && arguments->is_object()) << text;
+          EXPECT_EQ(arguments && arguments->is_object(), !call.broken) << text;
           EXPECT_FALSE(call.name.empty()) << text;
         }
         if (whole.tool_calls.empty() && !channels && plan.reasoning == ReasoningFormat::none) {
@@ -394,16 +445,29 @@ TEST(AnswerReader, AnyTextIsReadAlikeHoweverItIsCutAndNothingIsLost) {
 // Marks that begin calls and never end them are not read again and again. Letters fed to parsers are counted by time:
 // read as often as it begins a call, this text would take minutes.
 TEST(AnswerReader, ATextOfNothingButBeginningsIsReadInTimeLinearInIt) {
-  for (const char* begin : {"<tool_call>\n<function=f>\n<parameter=a>\n", "<tool_call>{\"a\":\"",
+  for (const char* begin : {"<tool_call>\n<function=f>\n<parameter\n", "<tool_call>{\"a\":\"",
                             "<tool_call>{\"a\": ", "<tool_call> ", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f"}) {
     for (const char* parser : {"qwen3_coder", "deepseek_v3"}) {
       std::string text;
       while (text.size() < 200'000) text += begin;
       text += "</parameter>x" + text;
       const auto before = std::chrono::steady_clock::now();
-      EXPECT_EQ(read_whole(plan_of({parser, "", ThinkStart::closed, "", ""}), text).content, text);
+      EXPECT_TRUE(read_whole(plan_of({parser, "", ThinkStart::closed, "", ""}), text).content == text) << begin;
       EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(20)) << begin;
     }
+  }
+}
+
+TEST(AnswerReader, CallsThatBreakOffAgainAndAgainAreReadInTimeLinearInThem) {
+  for (const char* begin : {"<tool_call>{\"name\":\"now\",\"arguments\":{\"a\":\"\n",
+                            "<tool_call>\n<function=f>\n<parameter=a>\n</parameter>\nx"}) {
+    std::string text;
+    while (text.size() < 200'000) text += begin;
+    const auto before = std::chrono::steady_clock::now();
+    const AnswerDelta answer = read_whole(plan_of({"qwen3_coder", "", ThinkStart::closed, "", ""}), text);
+    EXPECT_GT(answer.tool_calls.size(), 3000u);
+    EXPECT_TRUE(answer.tool_calls.front().broken && answer.tool_calls.back().broken);
+    EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(20)) << begin;
   }
 }
 

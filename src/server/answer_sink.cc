@@ -52,12 +52,28 @@ void AnswerSink::flush_stops() {
   stops_ = make_stops(rules_);
 }
 
-void AnswerSink::call(std::string id, std::string name, std::string arguments) {
+void AnswerSink::begin_call(std::string id, std::string name) {
   if (end_) return;
   flush_stops();
   space_.clear();
   if (id.empty()) id = "call_" + random_id().substr(0, 24);
-  delta_.tool_calls.push_back({num_calls_++, std::move(id), std::move(name), std::move(arguments)});
+  delta_.tool_calls.push_back({num_calls_++, std::move(id), std::move(name), {}});
+}
+
+// Its part of what has come since the last take().
+ToolCallDelta& AnswerSink::last_call() {
+  if (delta_.tool_calls.empty() || delta_.tool_calls.back().index != num_calls_ - 1)
+    delta_.tool_calls.push_back({num_calls_ - 1, {}, {}, {}});
+  return delta_.tool_calls.back();
+}
+
+void AnswerSink::arguments(std::string_view text) {
+  if (!end_ && !text.empty()) last_call().arguments += text;
+}
+
+void AnswerSink::end_call(bool whole) {
+  if (end_) return;
+  if (!whole) last_call().broken = true;
   if (rules_.single_call) end_ = AnswerEnd{};
 }
 

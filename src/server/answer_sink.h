@@ -28,8 +28,10 @@ class AnswerSink {
 
   void content(std::string_view text);
   void reasoning(std::string_view text);
-  // id: as the model gave it, or empty: one is made up. arguments: an object of JSON.
-  void call(std::string id, std::string name, std::string arguments);
+  // A call. id: as the model gave it, or empty: one is made up. whole: the arguments are an object of JSON.
+  void begin_call(std::string id, std::string name);
+  void arguments(std::string_view text);
+  void end_call(bool whole);
   void finish();
 
   void look_for_stops(bool look);
@@ -39,12 +41,13 @@ class AnswerSink {
  private:
   void show(std::string_view text);
   void flush_stops();
+  ToolCallDelta& last_call();
 
   SinkRules rules_;
   StopStrings stops_;
   bool looks_ = true;
   std::string space_;  // held back
-  int num_calls_ = 0;
+  int num_calls_ = 0;  // the last one may be under way
   std::optional<AnswerEnd> end_;
   AnswerDelta delta_;
 };

@@ -67,6 +67,7 @@ void CallReader::begin_call(std::string_view opener, std::size_t skip) {
   parser_ = syntax_.begin(opener);
   opener_ = skip + opener.size();
   fed_ = opener_;
+  given_ = false;
   at_ = At::call;
 }
 
@@ -74,18 +75,34 @@ bool CallReader::read_call() {
   while (fed_ < rest().size()) {
     const CallParser::Verdict verdict = parser_->feed(rest()[fed_++]);
     if (verdict == CallParser::Verdict::more) continue;
-    if (verdict == CallParser::Verdict::text) {
+    give_out_call();
+    if (verdict == CallParser::Verdict::text && !given_) {
       give_up_call();
       return true;
     }
-    ParsedCall call = parser_->call();
-    sink_.call(std::move(call.id), std::move(call.name), std::move(call.arguments));
-    from_ += fed_;
-    closer_ = 0;
+    from_ += verdict == CallParser::Verdict::text ? fed_ - 1 : fed_;
+    end_call();
     at_ = At::behind;
     return true;
   }
+  give_out_call();
+  if (given_) {
+    from_ += fed_;
+    fed_ = 0;
+  }
   return false;
+}
+
+void CallReader::give_out_call() {
+  ParsedCall* call = parser_->call();
+  if (call == nullptr) return;
+  if (!std::exchange(given_, true)) sink_.begin_call(call->id, call->name);
+  sink_.arguments(std::exchange(call->arguments, {}));
+}
+
+void CallReader::end_call() {
+  sink_.end_call(parser_->call()->whole);
+  closer_ = 0;
 }
 
 // The mark, or at least a letter, is content; what came behind it is looked at anew.
@@ -147,6 +164,7 @@ bool CallReader::ends_call(std::string_view text) const {
 }
 
 void CallReader::finish() {
+  if (at_ == At::call && given_) return end_call();
   if (at_ != At::behind || !ends_call(rest().substr(behind_space()))) sink_.content(held_);
   held_.clear();
 }

@@ -1,5 +1,5 @@
 // CallReader: content with calls of tools in it, by the marks of a CallSyntax. What begins like a call and is none is
-// content; a call inside of that is still found.
+// content; a call inside of that is still found. What follows where a call breaks off is content too.
 #pragma once
 
 #include <memory>
@@ -27,6 +27,8 @@ class CallReader final : public AnswerStage {
   bool read_behind();
   void begin_call(std::string_view opener, std::size_t skip);
   void give_up_call();
+  void give_out_call();
+  void end_call();
   bool ends_call(std::string_view text) const;
   std::size_t behind_space() const;  // white space, and what else may stand between calls
 
@@ -43,6 +45,7 @@ class CallReader final : public AnswerStage {
   std::size_t closer_ = 0;  // the next closer that may come
   std::size_t reread_ = 0;  // letters that were looked at again
   std::unique_ptr<CallParser> parser_;
+  bool given_ = false;  // the sink knows of this call
 };
 
 }  // namespace octavo

@@ -48,6 +48,7 @@ class Generation final : public ExchangeListener, public Wakeable, public std::e
     bool begun = false;
     bool ended = false;
     bool called_tools = false;
+    bool broken_call = false;
     std::int64_t num_tokens = 0;
     double queued = 0;
     Clock::time_point first_token, last_token;

@@ -46,6 +46,7 @@ void Generation::take(std::size_t prompt, TextEvent& event) {
   if (!spec_.prompt_only) read_text(prompt, choice, event);
   if (event.finish) end_choice(prompt, choice, event);
   choice.called_tools |= !choice.piece.delta.tool_calls.empty();
+  choice.broken_call |= choice.piece.delta.broken_call();
 }
 
 // The reader may end the answer before the model does.
@@ -117,7 +118,8 @@ void Generation::end_choice(std::size_t prompt, Choice& choice, const TextEvent&
     return;
   }
   choice.piece.finish = reason == FinishReason::length || spec_.prompt_only ? "length" : "stop";
-  if ((choice.called_tools || !choice.piece.delta.tool_calls.empty()) && reason == FinishReason::stop)
+  const bool broken = choice.broken_call || choice.piece.delta.broken_call();
+  if ((choice.called_tools || !choice.piece.delta.tool_calls.empty()) && !broken && reason == FinishReason::stop)
     choice.piece.finish = "tool_calls";
   const auto& asked = spec_.sampling.stop_token_ids;
   const auto& stop_token = event.tokens.back().stop_token;

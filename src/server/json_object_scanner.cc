@@ -1,5 +1,7 @@
 #include "server/json_object_scanner.h"
 
+#include <utility>
+
 #include "base/json.h"
 
 namespace octavo {
@@ -12,24 +14,40 @@ bool begins_word(std::string_view word) {
          word[0] != '+' && word[0] != '.';
 }
 
+// Of "1e999", say, only a parser knows that it is none.
 bool is_word(std::string_view word) {
-  return word == "true" || word == "false" || word == "null" || (word.back() >= '0' && word.back() <= '9');
+  return word == "true" || word == "false" || word == "null" ||
+         (word.back() >= '0' && word.back() <= '9' && parse_json(word, "").has_value());
 }
 
-bool is_hex(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
+int hex_digit_value(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+bool first_of_pair(unsigned code) { return code >= 0xD800 && code <= 0xDBFF; }
+bool second_of_pair(unsigned code) { return code >= 0xDC00 && code <= 0xDFFF; }
 
 }  // namespace
 
-std::vector<JsonObjectScanner::Member> JsonObjectScanner::members() const {
-  std::vector<Member> result;
+JsonObjectScanner::Member JsonObjectScanner::member(std::size_t index) const {
+  const Span& span = spans_[index];
   const std::string_view text = text_;
-  for (const Span& span : spans_)
-    result.push_back(
-        {text.substr(span.key, span.key_end - span.key), text.substr(span.value, span.value_end - span.value)});
-  return result;
+  if (span.value == 0) return {};
+  const std::size_t end = span.value_end > 0 ? span.value_end : text.size();
+  return {text.substr(span.key, span.key_end - span.key), text.substr(span.value, end - span.value),
+          span.value_end > 0};
 }
 
 JsonObjectScanner::Verdict JsonObjectScanner::feed(char c) {
+  const std::size_t before = text_.size();
+  const Verdict verdict = read(c);
+  if (verdict == Verdict::invalid) text_.resize(before);
+  return verdict;
+}
+
+JsonObjectScanner::Verdict JsonObjectScanner::read(char c) {
   if (inside_ == Inside::word) {
     if (begins_word(word_ + c)) {
       word_ += c;
@@ -45,16 +63,18 @@ JsonObjectScanner::Verdict JsonObjectScanner::feed(char c) {
     case Inside::escape:
       if (c == 'u') {
         hex_left_ = 4;
+        code_ = 0;
         inside_ = Inside::hex;
         return Verdict::more;
       }
+      if (pair_) return Verdict::invalid;
       inside_ = Inside::string;
       return std::string_view("\"\\/bfnrt").find(c) == std::string_view::npos ? Verdict::invalid : Verdict::more;
     case Inside::hex:
-      if (--hex_left_ == 0) inside_ = Inside::string;
-      return is_hex(c) ? Verdict::more : Verdict::invalid;
+      return hex_digit(c) ? Verdict::more : Verdict::invalid;
     case Inside::string:
       if (c == '\\') inside_ = Inside::escape;
+      if (pair_ && c != '\\') return Verdict::invalid;
       if (c != '"') return static_cast<unsigned char>(c) < 0x20 ? Verdict::invalid : Verdict::more;
       inside_ = Inside::nothing;
       if (string_is_key_) {
@@ -67,6 +87,16 @@ JsonObjectScanner::Verdict JsonObjectScanner::feed(char c) {
     default:
       return is_json_space(c) ? Verdict::more : structure(c);
   }
+}
+
+bool JsonObjectScanner::hex_digit(char c) {
+  const int value = hex_digit_value(c);
+  if (value < 0) return false;
+  code_ = code_ * 16 + static_cast<unsigned>(value);
+  if (--hex_left_ > 0) return true;
+  inside_ = Inside::string;
+  const bool second = std::exchange(pair_, first_of_pair(code_) && !pair_);
+  return second == second_of_pair(code_);
 }
 
 JsonObjectScanner::Verdict JsonObjectScanner::structure(char c) {

@@ -1,6 +1,6 @@
 // Fuzz target: what models write, for every reader of calls and reasoning. Two letters of the input choose readers and
-// cuts, the rest is text. However it is cut the answer is the same, arguments are objects of JSON, and where no call
-// and no reasoning was found every letter is content.
+// cuts, the rest is text, made UTF-8 and cut between characters. However it is cut the answer is the same, arguments
+// are objects of JSON unless the call is broken, and where no call and no reasoning was found every letter is content.
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -16,9 +16,12 @@ namespace {
 
 std::string shown_answer(const AnswerDelta& answer) {
   std::string text = answer.reasoning + '\0' + answer.content;
-  for (const ToolCallDelta& call : answer.tool_calls) text += '\0' + call.name + '\0' + call.arguments;
+  for (const ToolCallDelta& call : answer.tool_calls)
+    text += '\0' + call.name + '\0' + call.arguments + (call.broken ? '-' : '+');
   return text;
 }
+
+bool inside_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
 AnswerDelta read_answer(const AnswerPlan& plan, std::string_view text, unsigned rare, unsigned seed) {
   const auto reader = make_answer_reader(plan, {"STOP", "\n\n\n"}, false);
@@ -26,7 +29,7 @@ AnswerDelta read_answer(const AnswerPlan& plan, std::string_view text, unsigned 
   AnswerDelta answer;
   for (std::size_t from = 0, to = 0; from < text.size(); from = to) {
     do ++to;
-    while (to < text.size() && random() % rare != 0);
+    while (to < text.size() && (inside_character(text[to]) || random() % rare != 0));
     answer.append(reader->push(text.substr(from, to - from)));
   }
   answer.append(reader->finish());
@@ -54,7 +57,8 @@ AnswerPlan chosen_plan(unsigned choice) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace octavo;
   if (size < 2) return 0;
-  const std::string_view text(reinterpret_cast<const char*>(data) + 2, size - 2);
+  const std::string bytes(reinterpret_cast<const char*>(data) + 2, size - 2);
+  const std::string text = parse_ordered_json(to_text(OrderedJson(bytes)), "")->get<std::string>();
   const AnswerPlan plan = chosen_plan(data[0]);
   const AnswerDelta whole = read_answer(plan, text, UINT32_MAX, 1);
   for (const unsigned rare : {1u, 2u + data[1] % 20u})
@@ -62,7 +66,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
             text);
   for (const ToolCallDelta& call : whole.tool_calls) {
     const auto arguments = parse_json(call.arguments, "arguments");
-    require(arguments.has_value() && arguments->is_object() && !call.name.empty(), "arguments are JSON", text);
+    const bool whole = arguments.has_value() && arguments->is_object();
+    require(whole != call.broken && !call.name.empty(), "arguments are JSON", text);
   }
   const bool stopped = text.find("STOP") != std::string_view::npos || text.find("\n\n\n") != std::string_view::npos;
   if (plan.reasoning == ReasoningFormat::none && plan.calls != CallFormat::channels && whole.tool_calls.empty() &&

@@ -29,6 +29,7 @@ SCRIPTS = {
     '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>',
     "<|sunny|>": "It is 9.8 °C in Paris.",
     "<|broken|>": MALFORMED,
+    "<|breaks|>": '<tool_call>{"name": "look", "arguments": {"city": "No \nend',
 }
 TOOLS = [
     {"type": "function", "function": {"name": "look", "strict": True, "parameters": {"type": "object", "required": []}}},
@@ -116,15 +117,33 @@ class TaggedTest(ScriptedTest):
         self.assertEqual(answer["content"], MALFORMED)
         self.assertEqual((answer["calls"], answer["finish"]), ([], "stop"))
 
-    def test_a_cut_call_is_content_and_never_half_a_call(self):
+    def test_a_cut_call_never_looks_like_a_whole_one(self):
         full = self.ask("<|both|>", tools=TOOLS)
-        for limit in range(1, 75, 6):
+        pieces = set()
+        for limit in range(1, 75, 4):
             answer = self.ask("<|both|>", tools=TOOLS, max_tokens=limit)
             if answer["finish"] != "length":
                 continue
-            self.assertIn(answer["calls"], ([], full["calls"][:1], full["calls"]))
+            for (name, arguments), (known, all_of_them) in zip(answer["calls"], full["calls"]):
+                self.assertEqual(name, known)
+                self.assertTrue(all_of_them.startswith(arguments), arguments)
+                pieces.add(arguments)
             self.assertIn(answer["reasoning"], SCRIPTS["<|both|>"].split("</think>")[0] + "</think")
             self.assertIn(answer["content"].lstrip("\n"), SCRIPTS["<|both|>"])
+        self.assertGreater(len(pieces), 3, pieces)
+
+    def test_arguments_come_piece_by_piece(self):
+        fields = {"tools": TOOLS, "temperature": 0, "max_tokens": 200, "logprobs": True}
+        chunks = events(self.server.chat("<|both|>", stream=True, **fields).body)
+        pieces = [call["function"]["arguments"] for chunk in chunks for choice in chunk["choices"]
+                  for call in choice["delta"].get("tool_calls", []) if call["index"] == 0]  # fmt: skip
+        self.assertEqual("".join(pieces), PARIS)
+        self.assertGreater(len([piece for piece in pieces if piece]), 3, pieces)
+
+    def test_a_call_that_breaks_off_does_not_end_an_answer_as_a_call(self):
+        answer = self.ask("<|breaks|>", tools=TOOLS)
+        self.assertEqual(answer["calls"], [["look", '{"city": "No ']])
+        self.assertEqual((answer["content"], answer["finish"]), ("\nend", "stop"))
 
     def test_one_call_where_one_is_asked_for(self):
         fields = {"tools": TOOLS, "temperature": 0, "max_tokens": 200}

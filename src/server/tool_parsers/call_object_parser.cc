@@ -13,25 +13,50 @@ CallParser::Verdict CallObjectParser::feed(char c) {
     case JsonObjectScanner::Verdict::complete:
       break;
   }
-  return read_call() ? Verdict::call : Verdict::text;
+  read_members();
+  if (arguments_ == Part::missing && !known_only_) {
+    call_.arguments = "{}";
+    call_.whole = true;
+    arguments_ = Part::good;
+  }
+  return call() != nullptr ? Verdict::call : Verdict::text;
 }
 
-bool CallObjectParser::read_call() {
-  if (!parse_ordered_json(object_.text(), "")) return false;
-  std::string_view name, arguments;
-  bool has_arguments = false;
-  for (const auto& member : object_.members()) {
-    if (member.key == "name") name = member.value;
-    if (member.key != "arguments" && member.key != "parameters") continue;
-    arguments = member.value;
-    has_arguments = true;
+ParsedCall* CallObjectParser::call() {
+  read_members();
+  return name_ == Part::good && arguments_ == Part::good ? &call_ : nullptr;
+}
+
+void CallObjectParser::read_members() {
+  for (; num_read_ < object_.num_members(); ++num_read_) {
+    const JsonObjectScanner::Member member = object_.member(num_read_);
+    if (member.key == "arguments" || member.key == "parameters") read_arguments(member);
+    if (!member.ended) return;
+    if (member.key == "name" && name_ == Part::missing) read_name(member.value);
   }
-  const auto parsed = parse_ordered_json(name, "");
-  if (!parsed || !parsed->is_string() || parsed->get_ref<const std::string&>().empty()) return false;
+}
+
+void CallObjectParser::read_name(std::string_view written) {
+  const auto parsed = parse_ordered_json(written, "");
+  name_ = Part::bad;
+  if (!parsed || !parsed->is_string() || parsed->get_ref<const std::string&>().empty()) return;
   call_.name = parsed->get<std::string>();
-  call_.arguments = call_arguments(arguments);
-  if (known_only_ && (!has_arguments || find_tool(tools_.get(), call_.name) == nullptr)) return false;
-  return !call_.arguments.empty();
+  if (!known_only_ || find_tool(tools_.get(), call_.name) != nullptr) name_ = Part::good;
+}
+
+// An object is taken as it comes; what else arguments may be, once it has ended.
+void CallObjectParser::read_arguments(const JsonObjectScanner::Member& member) {
+  if (call_.whole || arguments_ == Part::bad) return;
+  if (member.value.starts_with('{')) {
+    arguments_ = Part::good;
+    call_.arguments += member.value.substr(taken_);
+    taken_ = member.value.size();
+    call_.whole = member.ended;
+  } else if (member.ended) {
+    call_.arguments = call_arguments(member.value);
+    call_.whole = !call_.arguments.empty();
+    arguments_ = call_.whole ? Part::good : Part::bad;
+  }
 }
 
 CallParser::Verdict TaggedParser::feed(char c) {

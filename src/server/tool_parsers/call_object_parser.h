@@ -1,4 +1,5 @@
 // Calls written as one object of JSON: {"name": ..., "arguments": {...}}, or "parameters"; with white space before it.
+// Of several names or arguments the first count.
 #pragma once
 
 #include <memory>
@@ -17,14 +18,21 @@ class CallObjectParser final : public CallParser {
       : tools_(std::move(tools)), known_only_(known_only) {}
 
   Verdict feed(char c) override;
-  ParsedCall call() override { return std::move(call_); }
+  ParsedCall* call() override;
 
  private:
-  bool read_call();
+  void read_members();
+  void read_name(std::string_view written);
+  void read_arguments(const JsonObjectScanner::Member& member);
+
+  enum class Part { missing, good, bad };
 
   std::shared_ptr<const OrderedJson> tools_;
   bool known_only_;
   JsonObjectScanner object_;
+  std::size_t num_read_ = 0;  // members that have ended and were looked at
+  Part name_ = Part::missing, arguments_ = Part::missing;
+  std::size_t taken_ = 0;  // letters of the arguments that call_ has had
   ParsedCall call_;
 };
 
@@ -33,7 +41,7 @@ class TaggedParser final : public CallParser {
  public:
   explicit TaggedParser(std::shared_ptr<const OrderedJson> tools) : tools_(std::move(tools)) {}
   Verdict feed(char c) override;
-  ParsedCall call() override { return inner_->call(); }
+  ParsedCall* call() override { return inner_ ? inner_->call() : nullptr; }
 
  private:
   std::shared_ptr<const OrderedJson> tools_;

@@ -1,6 +1,6 @@
 // CallSyntax: the marks by which calls of tools are found in a model's text, and what reads one call. A parser gets the
 // letters after the mark that began the call, one by one, and says with the first letter that decides it whether they
-// are a call.
+// are a call; what is given out of the arguments before their end is never taken back.
 #pragma once
 
 #include <functional>
@@ -30,7 +30,8 @@ constexpr const char* kReturn = "<|return|>";
 struct ParsedCall {
   std::string id;  // empty: the model gives none
   std::string name;
-  std::string arguments;  // an object of JSON
+  std::string arguments;  // what has come of them and was not taken
+  bool whole = false;     // nothing is missing of the arguments, an object of JSON
 };
 
 class CallParser {
@@ -38,8 +39,11 @@ class CallParser {
   enum class Verdict { more, call, text };
 
   virtual ~CallParser() = default;
+  // text: this letter is none of a call's.
   virtual Verdict feed(char c) = 0;
-  virtual ParsedCall call() = 0;  // after Verdict::call
+  // Null until name and beginning of the arguments are known; then it is a call, though it may break off, and whoever
+  // gives out its arguments empties them here. Between characters only.
+  virtual ParsedCall* call() = 0;
 };
 
 struct CallSyntax {

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::array<std::string_view, 7> kMarkers = {kStart, kChannel, kMessage, kConstrain, kEnd, kCallEnd, kReturn};
 constexpr std::string_view kFunctions = "functions.";
+constexpr std::string_view kWhiteSpace = " \t\r\n";
 
 // Longer than any head: a model that writes no markers is heard all the same.
 constexpr std::size_t kLongestHead = 512;
@@ -88,11 +89,41 @@ void ChannelReader::begin_body() {
     kind_ = channel == "analysis" && reasons_ ? Kind::reasoning : Kind::content;
 }
 
-void ChannelReader::give(std::string_view text) {
-  if (kind_ == Kind::call) {
-    body_ += text;
-    return;
+// A call's arguments are given out as they come, once they have begun as an object. Where they break off, and behind
+// them, the message goes on as content.
+void ChannelReader::read_call(std::string_view text) {
+  std::size_t read = 0;
+  if (!arguments_) {
+    read = std::min(text.find_first_not_of(kWhiteSpace), text.size());
+    body_ += text.substr(0, read);
+    if (read == text.size()) return;
+    if (text[read] != '{' || !trim(body_).empty()) {
+      body_ += text.substr(read);
+      return;
+    }
+    sink_.begin_call("", recipient_.substr(kFunctions.size()));
+    arguments_.emplace();
   }
+  const std::size_t from = read;
+  auto verdict = JsonObjectScanner::Verdict::more;
+  while (read < text.size() && verdict == JsonObjectScanner::Verdict::more) verdict = arguments_->feed(text[read++]);
+  if (verdict == JsonObjectScanner::Verdict::invalid) --read;
+  sink_.arguments(text.substr(from, read - from));
+  if (verdict == JsonObjectScanner::Verdict::more) return;
+  const bool whole = verdict == JsonObjectScanner::Verdict::complete;
+  sink_.end_call(whole);
+  arguments_.reset();
+  kind_ = whole ? Kind::after_call : Kind::content;
+  give(text.substr(read));
+}
+
+void ChannelReader::give(std::string_view text) {
+  if (kind_ == Kind::call) return read_call(text);
+  if (kind_ == Kind::after_call) {
+    text.remove_prefix(std::min(text.find_first_not_of(kWhiteSpace), text.size()));
+    if (!text.empty()) kind_ = Kind::content;
+  }
+  if (text.empty()) return;
   const bool reasoning = kind_ == Kind::reasoning;
   bool& before = reasoning ? reasoning_ : content_;
   const bool apart = !begun_ && before;
@@ -116,6 +147,9 @@ void ChannelReader::end_message() {
     begin_body();
     kind_ = Kind::content;
     give(said);
+  } else if (kind_ == Kind::call && arguments_) {
+    sink_.end_call(false);
+    arguments_.reset();
   } else if (kind_ == Kind::call) {
     const std::string body = std::exchange(body_, {});
     std::string arguments = call_arguments(body);
@@ -123,7 +157,9 @@ void ChannelReader::end_message() {
       kind_ = Kind::content;
       give("to=" + recipient_ + " " + body);
     } else {
-      sink_.call("", recipient_.substr(kFunctions.size()), std::move(arguments));
+      sink_.begin_call("", recipient_.substr(kFunctions.size()));
+      sink_.arguments(arguments);
+      sink_.end_call(true);
     }
   }
   in_head_ = true;

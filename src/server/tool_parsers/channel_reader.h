@@ -3,10 +3,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "server/answer_plan.h"
 #include "server/answer_sink.h"
+#include "server/json_object_scanner.h"
 
 namespace octavo {
 
@@ -17,13 +19,14 @@ class ChannelReader final : public AnswerStage {
   void finish() override;
 
  private:
-  enum class Kind { reasoning, content, call };
+  enum class Kind { reasoning, content, call, after_call };
 
   void read_marker(std::string_view marker);
   void read_text(std::string_view text);
   void begin_body();
   void end_message();
   void give(std::string_view text);
+  void read_call(std::string_view text);
 
   AnswerSink& sink_;
   const bool calls_, reasons_;
@@ -32,9 +35,10 @@ class ChannelReader final : public AnswerStage {
   std::string head_;
   std::size_t prompts_;  // letters of head_ that the prompt wrote
   Kind kind_ = Kind::content;
-  std::string recipient_, body_;              // of a call
-  bool begun_ = false;                        // this message gave something out
-  bool content_ = false, reasoning_ = false;  // an earlier one did
+  std::string recipient_, body_;                // of a call whose arguments have not begun
+  std::optional<JsonObjectScanner> arguments_;  // have begun
+  bool begun_ = false;                          // this message gave something out
+  bool content_ = false, reasoning_ = false;    // an earlier one did
 };
 
 // The head of the message that a prompt has begun, for AnswerPlan::channel_head.

@@ -32,6 +32,17 @@ std::vector<std::string> schema_types(const OrderedJson& schema) {
   return types;
 }
 
+// Where in a value's text that begins at `from` its end tag, with the line break before it, may have begun.
+std::size_t known_text(std::string_view piece, std::size_t from) {
+  const std::size_t longest = kParameterEnd.size() + 1;
+  for (std::size_t at = std::max(from, piece.size() - std::min(piece.size(), longest)); at < piece.size(); ++at) {
+    const std::string_view rest = piece.substr(at);
+    const std::string_view tag = rest.substr(rest[0] == '\n' ? 1 : 0);
+    if (kParameterEnd.starts_with(tag)) return at;
+  }
+  return piece.size();
+}
+
 }  // namespace
 
 FunctionTagParser::FunctionTagParser(std::shared_ptr<const OrderedJson> tools, bool inside)
@@ -42,27 +53,72 @@ CallParser::Verdict FunctionTagParser::feed(char c) {
     case At::tag:
       return read_tag(c);
     case At::name:
-      return read_name(c, name_, At::tag);
-    case At::key:
-      return read_name(c, key_, At::value);
+      return read_name(c, call_.name, At::tag);
+    case At::key: {
+      const Verdict verdict = read_name(c, key_, At::value);
+      if (at_ == At::value) begin_value();
+      return verdict;
+    }
     case At::value:
       break;
   }
   piece_ += c;
-  if (!piece_.ends_with(kParameterEnd)) return Verdict::more;
-  piece_.resize(piece_.size() - kParameterEnd.size());
-  if (piece_.starts_with('\n')) piece_.erase(0, 1);
-  if (piece_.ends_with('\n')) piece_.pop_back();
-  members_ += (members_.empty() ? "" : ", ") + to_text(OrderedJson(key_)) + ": " + json_value(piece_);
+  if (piece_.ends_with(kParameterEnd)) end_value();
+  return Verdict::more;
+}
+
+void FunctionTagParser::begin_value() {
+  types_.clear();
+  const OrderedJson* tool = find_tool(tools_.get(), call_.name);
+  if (tool != nullptr && tool->contains("parameters") && (*tool)["parameters"].is_object()) {
+    const OrderedJson& schema = (*tool)["parameters"];
+    if (schema.contains("properties") && schema["properties"].is_object() && schema["properties"].contains(key_))
+      types_ = schema_types(schema["properties"][key_]);
+  }
+  is_text_ = types_.empty() || (allows("string") && !allows("null"));
+  shown_ = 0;
+  call_.arguments += (std::exchange(begun_, true) ? ", " : "{") + to_text(OrderedJson(key_)) + ": ";
+  if (is_text_) call_.arguments += '"';
+}
+
+// A line break next to a tag is the tag's.
+void FunctionTagParser::end_value() {
+  std::size_t end = piece_.size() - kParameterEnd.size();
+  if (shown_ == 0 && piece_.starts_with('\n') && end > 0) shown_ = 1;
+  if (end > shown_ && piece_[end - 1] == '\n') --end;
+  if (is_text_) {
+    show_text(end);
+    call_.arguments += '"';
+  } else {
+    call_.arguments += json_value(piece_.substr(shown_, end - shown_));
+  }
   piece_.clear();
   at_ = At::tag;
-  return Verdict::more;
+}
+
+void FunctionTagParser::show_text(std::size_t end) {
+  const std::string quoted = to_text(OrderedJson(piece_.substr(shown_, end - shown_)));
+  call_.arguments += std::string_view(quoted).substr(1, quoted.size() - 2);
+  shown_ = end;
+}
+
+ParsedCall* FunctionTagParser::call() {
+  if (!begun_) return nullptr;
+  if (at_ != At::value || !is_text_) return &call_;
+  if (shown_ == 0 && piece_.starts_with('\n')) shown_ = 1;
+  const std::size_t known = known_text(piece_, shown_);
+  if (known > shown_) show_text(known);
+  return &call_;
 }
 
 CallParser::Verdict FunctionTagParser::read_tag(char c) {
   if (piece_.empty() && (c == ' ' || c == '\n' || c == '\t' || c == '\r')) return Verdict::more;
   piece_ += c;
-  if (named_ && piece_ == kFunctionEnd) return Verdict::call;
+  if (named_ && piece_ == kFunctionEnd) {
+    call_.arguments += std::exchange(begun_, true) ? "}" : "{}";
+    call_.whole = true;
+    return Verdict::call;
+  }
   const std::string_view begin = named_ ? kParameterTag : kFunctionTag;
   if (piece_ == begin) {
     at_ = named_ ? At::key : At::name;
@@ -85,20 +141,14 @@ CallParser::Verdict FunctionTagParser::read_name(char c, std::string& name, At t
 }
 
 std::string FunctionTagParser::json_value(const std::string& text) const {
-  const OrderedJson* tool = find_tool(tools_.get(), name_);
-  std::vector<std::string> types;
-  if (tool != nullptr && tool->contains("parameters") && (*tool)["parameters"].is_object()) {
-    const OrderedJson& schema = (*tool)["parameters"];
-    if (schema.contains("properties") && schema["properties"].is_object() && schema["properties"].contains(key_))
-      types = schema_types(schema["properties"][key_]);
-  }
-  const auto allows = [&](const char* type) { return std::find(types.begin(), types.end(), type) != types.end(); };
-  if (types.empty() || (allows("string") && !(allows("null") && text == "null"))) return to_text(OrderedJson(text));
+  if (allows("string") && text != "null") return to_text(OrderedJson(text));
   if (allows("boolean") && (text == "True" || text == "False")) return text == "True" ? "true" : "false";
   if (parse_ordered_json(text, "")) return text;
   return to_text(OrderedJson(text));
 }
 
-ParsedCall FunctionTagParser::call() { return {"", std::move(name_), "{" + members_ + "}"}; }
+bool FunctionTagParser::allows(const char* type) const {
+  return std::find(types_.begin(), types_.end(), type) != types_.end();
+}
 
 }  // namespace octavo

@@ -21,8 +21,15 @@ CallParser::Verdict SectionParser::feed(char c) {
     case JsonObjectScanner::Verdict::complete:
       break;
   }
-  call_.arguments = call_arguments(arguments_.text());
-  return call_.arguments.empty() ? Verdict::text : Verdict::call;
+  call_.whole = true;
+  return Verdict::call;
+}
+
+ParsedCall* SectionParser::call() {
+  if (arguments_.empty()) return nullptr;
+  call_.arguments += std::string_view(arguments_.text()).substr(taken_);
+  taken_ = arguments_.text().size();
+  return &call_;
 }
 
 CallParser::Verdict SectionParser::read_begin(char c) {

@@ -21,7 +21,7 @@ class SectionParser final : public CallParser {
   SectionParser(SectionRules rules, bool in_section) : rules_(std::move(rules)), awaits_begin_(in_section) {}
 
   Verdict feed(char c) override;
-  ParsedCall call() override { return std::move(call_); }
+  ParsedCall* call() override;
 
  private:
   Verdict read_begin(char c);
@@ -33,6 +33,7 @@ class SectionParser final : public CallParser {
   std::size_t separator_ = 0;
   std::string piece_;
   JsonObjectScanner arguments_;
+  std::size_t taken_ = 0;  // letters of them that call_ has had
   ParsedCall call_;
 };
 
