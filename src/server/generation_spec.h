@@ -32,6 +32,8 @@ struct GenerationSpec {
   int priority = 0;
   std::string cache_salt;
   std::string user;
+  std::optional<int> keep_tokens =
+      {};  // of each prompt only the last so many; -1: as many as leave room for the answer
   std::vector<PromptSpec> prompts;
   AnswerPlan answer = {};  // how what the model writes is read
 

@@ -7,7 +7,7 @@
 namespace octavo {
 namespace {
 
-enum class Kind { boolean, integer, number, text, list, object, any };
+enum class Kind { boolean, integer, number, text, object, objects, texts, ids, any };
 
 struct Field {
   const char* name;
@@ -37,11 +37,14 @@ std::vector<Field> sampling_fields() {
           {"n", Kind::integer, 1, 128},
           {"seed", Kind::integer},
           {"stop", Kind::any},
-          {"stop_token_ids", Kind::list},
+          {"stop_token_ids", Kind::ids},
           {"include_stop_str_in_output", Kind::boolean},
           {"ignore_eos", Kind::boolean},
           {"skip_special_tokens", Kind::boolean},
           {"logit_bias", Kind::object},
+          {"allowed_token_ids", Kind::ids},
+          {"bad_words", Kind::texts},
+          {"truncate_prompt_tokens", Kind::integer, -1},
           {"prompt_logprobs", Kind::integer, 0, 20},
           {"priority", Kind::integer},
           {"user", Kind::text},
@@ -55,18 +58,18 @@ std::vector<Field> with(std::vector<Field> fields, std::initializer_list<Field> 
 }
 
 std::vector<BodyRow> body_rows() {
-  const std::vector<Field> chat = with(sampling_fields(), {{"messages", Kind::list},
+  const std::vector<Field> chat = with(sampling_fields(), {{"messages", Kind::objects},
                                                            {"max_completion_tokens", Kind::integer, 1},
                                                            {"logprobs", Kind::boolean},
                                                            {"top_logprobs", Kind::integer, 0, 20},
-                                                           {"tools", Kind::list},
+                                                           {"tools", Kind::objects},
                                                            {"tool_choice", Kind::any},
                                                            {"parallel_tool_calls", Kind::boolean},
                                                            {"include_reasoning", Kind::boolean},
                                                            {"chat_template_kwargs", Kind::object},
                                                            {"add_generation_prompt", Kind::boolean},
                                                            {"continue_final_message", Kind::boolean},
-                                                           {"documents", Kind::list},
+                                                           {"documents", Kind::objects},
                                                            {"reasoning_effort", Kind::text}});
   const std::vector<Field> completion = with(sampling_fields(), {{"prompt", Kind::any},
                                                                  {"echo", Kind::boolean},
@@ -79,19 +82,25 @@ std::vector<BodyRow> body_rows() {
           {"/tokenize",
            {{"model", Kind::text},
             {"prompt", Kind::text},
-            {"messages", Kind::list},
+            {"messages", Kind::objects},
             {"add_special_tokens", Kind::boolean},
             {"return_token_strs", Kind::boolean}},
            {}},
-          {"/detokenize", {{"model", Kind::text}, {"tokens", Kind::list}}, {"tokens"}},
-          {"/abort_requests", {{"request_ids", Kind::list}, {"abort_all", Kind::boolean}}, {}}};
+          {"/detokenize", {{"model", Kind::text}, {"tokens", Kind::ids}}, {"tokens"}},
+          {"/abort_requests", {{"request_ids", Kind::texts}, {"abort_all", Kind::boolean}}, {}}};
 }
 
-OrderedJson field_json(const Field& field) {
+// What must be there must not be null.
+OrderedJson field_json(const Field& field, bool required) {
   OrderedJson schema = OrderedJson::object();
-  constexpr const char* kNames[] = {"boolean", "integer", "number", "string", "array", "object"};
-  if (field.kind != Kind::any) schema["type"] = {kNames[static_cast<int>(field.kind)], "null"};
-  if (field.kind == Kind::list) schema["items"] = OrderedJson::object();
+  constexpr const char* kNames[] = {"boolean", "integer", "number", "string", "object", "array", "array", "array"};
+  if (field.kind != Kind::any) {
+    const char* name = kNames[static_cast<int>(field.kind)];
+    schema["type"] = required ? OrderedJson(name) : OrderedJson{name, "null"};
+  }
+  if (field.kind == Kind::objects) schema["items"]["type"] = "object";
+  if (field.kind == Kind::texts) schema["items"]["type"] = "string";
+  if (field.kind == Kind::ids) schema["items"] = {{"type", "integer"}, {"minimum", 0}};
   if (field.low) schema["minimum"] = *field.low;
   if (field.high) schema["maximum"] = *field.high;
   return schema;
@@ -101,7 +110,10 @@ OrderedJson body_json(const BodyRow& row) {
   OrderedJson schema;
   schema["type"] = "object";
   schema["properties"] = OrderedJson::object();
-  for (const Field& field : row.fields) schema["properties"][field.name] = field_json(field);
+  for (const Field& field : row.fields) {
+    const bool required = std::find(row.required.begin(), row.required.end(), field.name) != row.required.end();
+    schema["properties"][field.name] = field_json(field, required);
+  }
   if (!row.required.empty()) schema["required"] = row.required;
   OrderedJson body;
   body["required"] = true;

@@ -238,19 +238,18 @@ SpecResult read_chat_request(const OrderedJson& body, const Words& words) {
     result.error = ApiError{.status = 400, .message = rendered.error().message(), .param = "messages"};
     return result;
   }
-  auto ids = words.encode(*rendered, input.add_special_tokens);
-  if (!ids) {
-    result.error = api_error(ids.error(), "messages");
+  auto prompt = make_prompt(*rendered, input.add_special_tokens, words, spec);
+  if (!prompt) {
+    result.error = api_error(prompt.error(), "messages");
     return result;
   }
-  PromptSpec prompt{.ids = *std::move(ids), .echo = {}};
   spec.echo = input.echo && input.messages.back()["role"] == "assistant";
-  if (spec.echo) prompt.echo = final_content(input);
+  if (spec.echo) prompt->echo = final_content(input);
   spec.answer = answer_plan(input, words, *rendered);
   spec.answer.single_call = single_call;
   spec.answer.include_reasoning = include_reasoning;
   if (!spec.answer.plain() && words.special_marks) spec.skip_special = false;
-  spec.prompts.push_back(std::move(prompt));
+  spec.prompts.push_back(*std::move(prompt));
   return result;
 }
 

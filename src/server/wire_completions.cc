@@ -9,10 +9,11 @@ constexpr int kDefaultMaxTokens = 16;  // OpenAI's and vLLM's
 constexpr std::size_t kMaxPrompts = 4096;
 
 // Ids as they are, no BOS before them.
-std::optional<PromptSpec> prompt_of_ids(Fields& fields, const OrderedJson& ids, const Words& words, bool echo) {
-  PromptSpec prompt;
-  prompt.ids.reserve(ids.size());
-  for (const OrderedJson& entry : ids) {
+std::optional<PromptSpec> prompt_of_ids(Fields& fields, const OrderedJson& list, const Words& words,
+                                        const GenerationSpec& spec) {
+  std::vector<std::int32_t> ids;
+  ids.reserve(list.size());
+  for (const OrderedJson& entry : list) {
     const auto id = token_id(entry);
     if (!id || *id >= words.vocab) {
       fields.refuse("prompt", "the prompt holds " + to_text(entry).substr(0, 40) +
@@ -20,22 +21,17 @@ std::optional<PromptSpec> prompt_of_ids(Fields& fields, const OrderedJson& ids, 
                                   std::to_string(words.vocab - 1));
       return std::nullopt;
     }
-    prompt.ids.push_back(*id);
+    ids.push_back(*id);
   }
-  if (echo) prompt.echo = words.tokenizer.decode(prompt.ids, {.skip_special = false});
-  return prompt;
+  return make_prompt(std::move(ids), words, spec);
 }
 
 std::optional<PromptSpec> prompt_of_text(Fields& fields, std::string text, const Words& words, bool add_special,
-                                         bool echo) {
-  auto ids = words.encode(text, add_special);
-  if (!ids) {
-    fields.refuse("prompt", ids.error().message());
-    return std::nullopt;
-  }
-  PromptSpec prompt{.ids = *std::move(ids), .echo = {}};
-  if (echo) prompt.echo = std::move(text);
-  return prompt;
+                                         const GenerationSpec& spec) {
+  auto prompt = make_prompt(std::move(text), add_special, words, spec);
+  if (prompt) return *std::move(prompt);
+  fields.refuse("prompt", prompt.error().message());
+  return std::nullopt;
 }
 
 void read_prompts(Fields& fields, const Words& words, bool add_special, GenerationSpec& spec) {
@@ -47,13 +43,13 @@ void read_prompts(Fields& fields, const Words& words, bool add_special, Generati
     return !fields.error();
   };
   if (prompt->is_string()) {
-    add(prompt_of_text(fields, prompt->get<std::string>(), words, add_special, spec.echo));
+    add(prompt_of_text(fields, prompt->get<std::string>(), words, add_special, spec));
     return;
   }
   if (!prompt->is_array()) return fields.wrong_type("prompt", "a text, a list of token ids, or a list of either");
   if (prompt->empty()) return fields.refuse("prompt", "prompt is empty: it needs at least one token");
   if (prompt->front().is_number()) {
-    add(prompt_of_ids(fields, *prompt, words, spec.echo));
+    add(prompt_of_ids(fields, *prompt, words, spec));
     return;
   }
   if (prompt->size() > kMaxPrompts)
@@ -61,9 +57,9 @@ void read_prompts(Fields& fields, const Words& words, bool add_special, Generati
         "prompt", "prompt has " + std::to_string(prompt->size()) + " entries: at most " + std::to_string(kMaxPrompts));
   for (const OrderedJson& entry : *prompt) {
     if (entry.is_string()) {
-      if (!add(prompt_of_text(fields, entry.get<std::string>(), words, add_special, spec.echo))) return;
+      if (!add(prompt_of_text(fields, entry.get<std::string>(), words, add_special, spec))) return;
     } else if (entry.is_array()) {
-      if (!add(prompt_of_ids(fields, entry, words, spec.echo))) return;
+      if (!add(prompt_of_ids(fields, entry, words, spec))) return;
     } else {
       return fields.wrong_type("prompt", "a text, a list of token ids, or a list of either");
     }

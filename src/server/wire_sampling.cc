@@ -1,9 +1,11 @@
 #include "server/wire_sampling.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <string_view>
 
+#include "base/strings.h"
 #include "engine/request_check.h"
 
 namespace octavo {
@@ -31,14 +33,45 @@ void read_stop(Fields& fields, SamplingParams& sampling) {
     if (text.empty()) return fields.refuse("stop", "stop holds an empty string: it would end every answer at once");
 }
 
-void read_stop_ids(Fields& fields, SamplingParams& sampling) {
-  const OrderedJson* ids = fields.array("stop_token_ids");
+void read_ids(Fields& fields, const char* name, std::vector<std::int32_t>& to) {
+  const OrderedJson* ids = fields.array(name);
   if (ids == nullptr) return;
   for (const OrderedJson& entry : *ids) {
     const auto id = token_id(entry);
-    if (!id) return fields.wrong_type("stop_token_ids", "a list of token ids");
-    sampling.stop_token_ids.push_back(*id);
+    if (!id) return fields.wrong_type(name, "a list of token ids");
+    to.push_back(*id);
   }
+}
+
+void read_allowed(Fields& fields, SamplingParams& sampling) {
+  read_ids(fields, "allowed_token_ids", sampling.allowed_token_ids);
+  if (fields.array("allowed_token_ids") != nullptr && sampling.allowed_token_ids.empty())
+    fields.refuse("allowed_token_ids", "allowed_token_ids is empty: no token could be written");
+}
+
+// Each word as it stands at the beginning of a text and behind a space.
+void read_bad_words(Fields& fields, const Words& words, SamplingParams& sampling) {
+  const OrderedJson* list = fields.array("bad_words");
+  if (list == nullptr) return;
+  if (list->size() > kMaxListedTokens / 2)
+    return fields.refuse("bad_words", "bad_words has " + std::to_string(list->size()) + " entries: at most " +
+                                          std::to_string(kMaxListedTokens / 2));
+  for (const OrderedJson& entry : *list) {
+    if (!entry.is_string()) return fields.wrong_type("bad_words", "a list of strings");
+    const std::string& word = entry.get_ref<const std::string&>();
+    if (trim(word).empty()) return fields.refuse("bad_words", "bad_words holds a word of white space alone");
+    for (const std::string& text : {word, " " + word.substr(word.find_first_not_of(' '))}) {
+      auto ids = words.encode(text, false);
+      if (!ids) return fields.refuse("bad_words", ids.error().message());
+      sampling.bad_words.push_back(*std::move(ids));
+    }
+  }
+}
+
+void read_truncation(Fields& fields, const Words& words, GenerationSpec& spec) {
+  const auto kept = fields.integer("truncate_prompt_tokens", -1, words.max_model_len);
+  if (kept == 0) fields.refuse("truncate_prompt_tokens", "truncate_prompt_tokens is 0: nothing would be left");
+  if (kept) spec.keep_tokens = static_cast<int>(*kept);
 }
 
 void read_logit_bias(Fields& fields, SamplingParams& sampling) {
@@ -92,7 +125,10 @@ void read_common(Fields& fields, const Words& words, GenerationSpec& spec) {
   read_stream(fields, spec);
   read_numbers(fields, spec.sampling);
   read_stop(fields, spec.sampling);
-  read_stop_ids(fields, spec.sampling);
+  read_ids(fields, "stop_token_ids", spec.sampling.stop_token_ids);
+  read_allowed(fields, spec.sampling);
+  read_bad_words(fields, words, spec.sampling);
+  read_truncation(fields, words, spec);
   read_logit_bias(fields, spec.sampling);
   fields.store("skip_special_tokens", spec.skip_special);
   fields.store("priority", spec.priority);
@@ -117,21 +153,18 @@ void refuse_unsupported(Fields& fields) {
       fields.refuse("response_format",
                     "response_format of type " + type.value_or("") + " is not supported yet: only text is");
   }
-  constexpr std::array<const char*, 16> kConstraints = {"structured_outputs",
+  constexpr std::array<const char*, 13> kConstraints = {"structured_outputs",
                                                         "guided_json",
                                                         "guided_regex",
                                                         "guided_choice",
                                                         "guided_grammar",
                                                         "guided_json_object",
                                                         "guided_decoding_backend",
-                                                        "bad_words",
-                                                        "allowed_token_ids",
                                                         "thinking_token_budget",
                                                         "prompt_embeds",
                                                         "logits_processors",
                                                         "suffix",
                                                         "use_beam_search",
-                                                        "truncate_prompt_tokens",
                                                         "structural_tag"};
   for (const char* name : kConstraints) {
     const OrderedJson* value = fields.find(name);
@@ -144,11 +177,33 @@ void refuse_unsupported(Fields& fields) {
     fields.refuse("best_of", "best_of is not supported: ask for n answers");
 }
 
+PromptSpec make_prompt(std::vector<std::int32_t> ids, const Words& words, const GenerationSpec& spec) {
+  if (spec.keep_tokens) {
+    const int answer = std::clamp(spec.sampling.max_tokens, 1, std::max(1, words.max_model_len - 1));
+    const int kept = *spec.keep_tokens > 0 ? *spec.keep_tokens : std::max(1, words.max_model_len - answer);
+    ids.erase(ids.begin(), ids.end() - std::min(std::ssize(ids), static_cast<std::ptrdiff_t>(kept)));
+  }
+  PromptSpec prompt{.ids = std::move(ids), .echo = {}};
+  if (spec.echo) prompt.echo = words.tokenizer.decode(prompt.ids, {.skip_special = false});
+  return prompt;
+}
+
+Result<PromptSpec> make_prompt(std::string text, bool add_special, const Words& words, const GenerationSpec& spec) {
+  OCTAVO_TRY(auto ids, spec.keep_tokens
+                           ? words.tokenizer.encode(text, {.parse_special = true, .add_special = add_special})
+                           : words.encode(text, add_special));
+  const std::size_t whole = ids.size();
+  PromptSpec prompt = make_prompt(std::move(ids), words, spec);
+  if (spec.echo && prompt.ids.size() == whole) prompt.echo = std::move(text);
+  return prompt;
+}
+
 std::string blamed_field(const std::string& message, const std::string& prompt) {
   constexpr std::array<std::string_view, 13> kNames = {
       "temperature", "top_p",      "min_p",      "top_k", "presence_penalty", "frequency_penalty", "repetition_penalty",
       "max_tokens",  "min_tokens", "logit_bias", "n",     "logprobs",         "prompt_logprobs"};
-  if (message.find("stop_token_ids") != std::string::npos) return "stop_token_ids";
+  for (const char* list : {"stop_token_ids", "allowed_token_ids", "bad_words"})
+    if (message.find(list) != std::string::npos) return list;
   const std::string_view first = std::string_view(message).substr(0, message.find(' '));
   for (const std::string_view name : kNames)
     if (first == name) return std::string(name);

@@ -13,6 +13,11 @@ void read_common(Fields& fields, const Words& words, GenerationSpec& spec);
 // Constraints and whatever else changes the answer and is not there yet: refused by name, never ignored.
 void refuse_unsupported(Fields& fields);
 
+// A prompt of a text, cut to what spec.keep_tokens asks for; and of ids. Where it was cut, `echo` is what is left.
+// spec.sampling.max_tokens must be known.
+Result<PromptSpec> make_prompt(std::string text, bool add_special, const Words& words, const GenerationSpec& spec);
+PromptSpec make_prompt(std::vector<std::int32_t> ids, const Words& words, const GenerationSpec& spec);
+
 // The field that an engine's refusal of a request speaks of; `prompt` when it is none of the sampling's.
 std::string blamed_field(const std::string& message, const std::string& prompt);
 

@@ -99,8 +99,15 @@ TEST(Wire, WrongValuesNameTheirField) {
       {R"("response_format":{"type":"json_schema","json_schema":{}})", "response_format"},
       {R"("structured_outputs":{"regex":"a"})", "structured_outputs"},
       {R"("guided_json":{"type":"object"})", "guided_json"},
-      {R"("bad_words":["x"])", "bad_words"},
-      {R"("allowed_token_ids":[1])", "allowed_token_ids"},
+      {R"("bad_words":["x", 1])", "bad_words"},
+      {R"("bad_words":[" "])", "bad_words"},
+      {R"("bad_words":"x")", "bad_words"},
+      {R"("allowed_token_ids":[])", "allowed_token_ids"},
+      {R"("allowed_token_ids":["a"])", "allowed_token_ids"},
+      {R"("truncate_prompt_tokens":0)", "truncate_prompt_tokens"},
+      {R"("truncate_prompt_tokens":-2)", "truncate_prompt_tokens"},
+      {R"("truncate_prompt_tokens":101)", "truncate_prompt_tokens"},
+      {R"("thinking_token_budget":5)", "thinking_token_budget"},
       {R"("chat_template":"{{ 1 }}")", "chat_template"},
       {R"("continue_final_message":true)", "continue_final_message"},
       {R"("tool_choice":"required")", "tool_choice"},
@@ -227,6 +234,34 @@ TEST(Wire, CompletionPromptsComeInFourForms) {
   EXPECT_EQ(lists.spec.prompts[1].ids, (std::vector<std::int32_t>{101, 102}));
   EXPECT_EQ(lists.spec.prompts[1].echo, "bc");
   EXPECT_TRUE(complete(R"("prompt":"a","max_tokens":0,"echo":true)").spec.prompt_only);
+}
+
+TEST(Wire, TokensMayBeNamedThatAreWrittenAndWordsThatAreNot) {
+  const SpecResult result = complete(R"("prompt":"a","allowed_token_ids":[5,7.0],"bad_words":["no"," b"])");
+  ASSERT_FALSE(result.error) << result.error->message;
+  EXPECT_EQ(result.spec.sampling.allowed_token_ids, (std::vector<std::int32_t>{5, 7}));
+  std::vector<std::string> words;
+  for (const auto& ids : result.spec.sampling.bad_words) words.push_back(text_of(test_words(), ids));
+  EXPECT_EQ(words, (std::vector<std::string>{"no", " no", " b", " b"}));
+  EXPECT_TRUE(complete(R"("prompt":"a","bad_words":[],"allowed_token_ids":null)").spec.sampling.bad_words.empty());
+}
+
+TEST(Wire, APromptMayBeCutToItsLastTokens) {
+  const auto cut = [](const std::string& fields) { return complete(fields).spec.prompts.at(0); };
+  EXPECT_EQ(cut(R"("prompt":[100,101,102],"truncate_prompt_tokens":2)").ids, (std::vector<std::int32_t>{101, 102}));
+  EXPECT_EQ(cut(R"("prompt":[100],"truncate_prompt_tokens":2)").ids, std::vector<std::int32_t>{100});
+  const PromptSpec text = cut(R"("prompt":"abcd","truncate_prompt_tokens":3,"echo":true)");
+  EXPECT_EQ(text_of(test_words(), text.ids), "bcd");
+  EXPECT_EQ(text.echo, "bcd") << "what is left, as its tokens are";
+  const std::string longer(4000, 'x');
+  EXPECT_EQ(cut("\"prompt\":\"" + longer + R"(","truncate_prompt_tokens":-1)").ids.size(), 100u - 16u);
+  EXPECT_EQ(cut("\"prompt\":\"" + longer + R"(","truncate_prompt_tokens":-1,"max_tokens":500)").ids.size(), 1u);
+  const SpecResult asked = chat(R"("messages":[{"role":"user","content":"hi"}],"truncate_prompt_tokens":4)");
+  EXPECT_EQ(text_of(test_words(), asked.spec.prompts.at(0).ids), "ant]");
+  EXPECT_EQ(chat(R"("messages":[{"role":"user","content":")" + longer + R"("}],"truncate_prompt_tokens":-1)")
+                .spec.prompts.at(0)
+                .ids.size(),
+            99u);
 }
 
 TEST(Wire, WrongCompletionsNameTheirField) {

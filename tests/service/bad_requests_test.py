@@ -13,7 +13,10 @@ FIELDS = [
     ("stop", [""]), ("stop_token_ids", [999999]), ("logit_bias", {"x": 1}), ("logit_bias", {"999999": 1}),
     ("logit_bias", {"5": 101}), ("stream", "yes"), ("stream_options", {"include_usage": True}), ("seed", "x"),
     ("priority", 0.5), ("response_format", {"type": "json_object"}), ("structured_outputs", {"json": {}}),
-    ("guided_regex", "a+"), ("bad_words", ["a"]), ("prompt_logprobs", 21), ("ignore_eos", 1),
+    ("guided_regex", "a+"), ("prompt_logprobs", 21), ("ignore_eos", 1),
+    ("bad_words", "a"), ("bad_words", ["a", 3]), ("bad_words", [""]), ("bad_words", ["a"] * 3000),
+    ("allowed_token_ids", []), ("allowed_token_ids", [99999]), ("allowed_token_ids", [3] * 5000),
+    ("truncate_prompt_tokens", 0), ("truncate_prompt_tokens", 99999), ("thinking_token_budget", 5),
 ]  # fmt: skip
 DEEP = "[" * 500 + "]" * 500
 

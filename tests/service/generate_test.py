@@ -72,6 +72,40 @@ class CompletionsTest(ServiceTest):
         self.assertEqual(reply.status, 200)
         self.assertNotIn(b"Infinity", reply.body)
 
+    def test_only_allowed_tokens_are_written(self):
+        allowed = [40, 41, 262, 267]
+        for temperature in (0, 1):
+            fields = {"max_tokens": 40, "ignore_eos": True, "temperature": temperature, "allowed_token_ids": allowed,
+                      "logprobs": 0}  # fmt: skip
+            tokens = self.server.complete("hello", **fields).json["choices"][0]["logprobs"]["tokens"]
+            texts = {self.server.post("/detokenize", {"tokens": [one]}).json["prompt"] for one in allowed}
+            self.assertLessEqual(set(tokens), texts)
+        fields = {"max_tokens": 5, "min_tokens": 5, "allowed_token_ids": [2], "temperature": 0}
+        self.assertEqual(self.server.complete("hello", **fields).json["usage"]["completion_tokens"], 1, "the end")
+
+    def test_bad_words_are_never_written(self):
+        letters = self.server.post("/tokenize", {"prompt": "bcdfgjkmpqsvxyz"}).json["tokens"]
+        fields = {"max_tokens": 60, "temperature": 0, "ignore_eos": True, "logprobs": 0, "allowed_token_ids": letters}
+        plain = self.server.complete("hello", **fields).json["choices"][0]["logprobs"]["tokens"]
+        for bad in (sorted(set(plain))[:3], [plain[0] + plain[1]], ["".join(plain[:3])]):
+            text = self.server.complete("hello", bad_words=bad, **fields).json["choices"][0]["text"]
+            self.assertNotEqual(text, "".join(plain))
+            told = self.server.complete("hello", bad_words=bad, stream=True, **fields).body
+            self.assertEqual("".join(e["choices"][0]["text"] for e in events(told)), text)
+            for word in bad:
+                self.assertNotIn(word, text)
+
+    def test_a_prompt_may_be_cut_to_its_last_tokens(self):
+        prompt = [20 + i % 200 for i in range(3000)]
+        expected = self.server.complete(prompt[-50:], max_tokens=5, temperature=0).json
+        self.assert_error(self.server.complete(prompt, max_tokens=5), 400, "prompt")
+        cut = self.server.complete(prompt, max_tokens=5, temperature=0, truncate_prompt_tokens=50).json
+        self.assertEqual(cut["choices"][0]["text"], expected["choices"][0]["text"])
+        self.assertEqual(cut["usage"]["prompt_tokens"], 50)
+        fitted = self.server.complete(prompt, max_tokens=48, ignore_eos=True, truncate_prompt_tokens=-1).json["usage"]
+        self.assertEqual((fitted["prompt_tokens"], fitted["completion_tokens"]), (2000, 48))
+        self.assertEqual(self.server.chat("hello " * 3000, max_tokens=4, truncate_prompt_tokens=-1).status, 200)
+
     def test_stop_strings_never_leak(self):
         text = self.server.complete(max_tokens=60, **GREEDY).json["choices"][0]["text"]
         stop = text[20:23]
