@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
 namespace octavo {
@@ -42,11 +43,12 @@ class PlainStream final : public Stream {
 // goes with the next write.
 class TlsStream final : public Stream {
  public:
-  TlsStream(StreamSocket socket, TlsSession session) : Stream(std::move(socket)), session_(std::move(session)) {}
+  TlsStream(StreamSocket socket, TlsSession session, asio::any_io_executor helper)
+      : Stream(std::move(socket)), session_(std::move(session)), helper_(std::move(helper)) {}
 
   asio::awaitable<bool> open() override {
     for (;;) {
-      const TlsSession::State state = session_.handshake();
+      const TlsSession::State state = co_await handshake();
       std::string bytes = session_.send();
       const StreamError sent = co_await flush(std::move(bytes));
       if (state == TlsSession::State::failed) why_ = session_.why();
@@ -92,8 +94,10 @@ class TlsStream final : public Stream {
   }
 
   void end_writing() override {
-    session_.say_goodbye();
-    send_now();
+    if (!away_) {
+      session_.say_goodbye();
+      send_now();
+    }
     StreamError ignored;
     socket_.shutdown(StreamSocket::shutdown_send, ignored);
   }
@@ -102,6 +106,15 @@ class TlsStream final : public Stream {
   bool peer_speaks_http() const override { return session_.peer_speaks_http(); }
 
  private:
+  asio::awaitable<TlsSession::State> handshake() {
+    if (!helper_) co_return session_.handshake();
+    away_ = true;
+    const TlsSession::State state = co_await asio::co_spawn(helper_, handshake_here(), asio::use_awaitable);
+    away_ = false;
+    co_return state;
+  }
+  asio::awaitable<TlsSession::State> handshake_here() { co_return session_.handshake(); }
+
   // Text that has come already; would_block where there is none.
   std::size_t take(asio::mutable_buffer into, StreamError& error) {
     std::size_t count = 0;
@@ -157,6 +170,8 @@ class TlsStream final : public Stream {
   }
 
   TlsSession session_;
+  asio::any_io_executor helper_;
+  bool away_ = false;  // another thread has the session
   std::string why_;
 };
 
@@ -169,10 +184,10 @@ void Stream::close() {
 
 std::unique_ptr<Stream> plain_stream(StreamSocket socket) { return std::make_unique<PlainStream>(std::move(socket)); }
 
-std::unique_ptr<Stream> tls_stream(StreamSocket socket, TlsSession session) {
+std::unique_ptr<Stream> tls_stream(StreamSocket socket, TlsSession session, asio::any_io_executor helper) {
   StreamError ignored;
   socket.non_blocking(true, ignored);
-  return std::make_unique<TlsStream>(std::move(socket), std::move(session));
+  return std::make_unique<TlsStream>(std::move(socket), std::move(session), std::move(helper));
 }
 
 void raise_file_limit() {

@@ -3,6 +3,7 @@
 // waits. Bytes of TLS count as its text does.
 #pragma once
 
+#include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
@@ -44,7 +45,9 @@ class Stream {
 };
 
 std::unique_ptr<Stream> plain_stream(StreamSocket socket);
-std::unique_ptr<Stream> tls_stream(StreamSocket socket, TlsSession session);
+// helper: what the sums of a handshake are done on, a millisecond each time; none: the event loop's own thread. It must
+// be gone before that loop is.
+std::unique_ptr<Stream> tls_stream(StreamSocket socket, TlsSession session, boost::asio::any_io_executor helper = {});
 
 // A connection is an open file: as many as the system allows us.
 void raise_file_limit();

@@ -13,6 +13,7 @@
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
+#include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <csignal>
 #include <cstring>
@@ -83,7 +84,8 @@ class BeastServer final : public HttpServer {
   Acceptor acceptor_;
   asio::signal_set signals_;
   std::unordered_set<Connection*> connections_;
-  std::optional<TlsContext> tls_;  // of connections to come
+  asio::thread_pool handshakes_{1};  // goes before the context
+  std::optional<TlsContext> tls_;    // of connections to come
   HttpAddress address_;
   std::string description_;
   std::string uds_;
@@ -201,7 +203,8 @@ void BeastServer::welcome(StreamSocket socket) {
   socket.set_option(tcp::no_delay(true), ignored);
   if (num_connections() >= share_.limits.max_connections) return turn_away(std::move(socket));
   std::unique_ptr<Stream> stream =
-      tls_ ? tls_stream(std::move(socket), TlsSession::server(*tls_)) : plain_stream(std::move(socket));
+      tls_ ? tls_stream(std::move(socket), TlsSession::server(*tls_), handshakes_.get_executor())
+           : plain_stream(std::move(socket));
   auto connection = std::make_shared<Connection>(std::move(stream), share_);
   connections_.insert(connection.get());
   asio::co_spawn(context_, serve(std::move(connection)), asio::detached);
