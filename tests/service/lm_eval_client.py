@@ -5,7 +5,7 @@ import sys
 import urllib.request
 
 from lm_eval.api.instance import Instance
-from lm_eval.models.openai_completions import LocalCompletionsAPI
+from lm_eval.models.openai_completions import LocalChatCompletion, LocalCompletionsAPI
 
 URL = sys.argv[1]
 
@@ -34,4 +34,13 @@ for (context, continuation), (logprob, greedy) in zip(pairs, model.loglikelihood
 assert rolling < 0
 (text,) = model.generate_until(instances("generate_until", ("hello", {"until": ["\n"], "max_gen_toks": 8})))
 assert text and "\n" not in text
+
+chat = LocalChatCompletion(model="tiny", base_url=URL + "/v1/chat/completions", num_concurrent=4, max_retries=1)
+messages = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hello"}]
+limits = {"until": ["\n"], "max_gen_toks": 8, "temperature": 0}
+asked = instances("generate_until", *[(chat.apply_chat_template(messages), limits)] * 4)
+answers = chat.generate_until(asked)
+body = {"messages": messages, "max_tokens": 8, "temperature": 0, "stop": ["\n"], "seed": 1234}
+request = urllib.request.Request(URL + "/v1/chat/completions", json.dumps(body).encode())
+assert answers == [json.load(urllib.request.urlopen(request))["choices"][0]["message"]["content"]] * 4, answers
 print("all good")
