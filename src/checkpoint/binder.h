@@ -35,12 +35,37 @@ struct PartRequest {
   std::int64_t unit = 1;  // rows (or columns) that stay together
 };
 
+// One stack of parts for every expert of a layer: W_e [sum(out), in], e = 0 .. count - 1. A checkpoint has a tensor for
+// each part of each expert ("PREFIX.3.gate_proj.weight"), or one of all experts for each part ("PREFIX.gate_proj",
+// [count, out, in]), or one for all parts of all experts ("PREFIX.gate_up_proj", [count, sum(out), in]), which may be
+// packed as MXFP4 ("..._blocks" and "..._scales").
+struct ExpertsRequest {
+  std::string prefix;              // "model.layers.0.mlp.experts"
+  int count = 0;
+  std::vector<PartRequest> parts;  // named within an expert: "gate_proj", "up_proj"
+  std::int64_t in = 0;
+  std::string stacked;             // "gate_up_proj"
+  bool transposed = false;         // tensors of all experts are [count, in, out] where they are not packed
+
+  std::int64_t out() const {
+    std::int64_t sum = 0;
+    for (const PartRequest& part : parts) sum += part.out;
+    return sum;
+  }
+};
+
 class Binder {
  public:
   virtual ~Binder() = default;
 
   // A stack of linear weights over the same input, W [sum(out), in]. Errors name tensor, expected and found shape.
   virtual Status weight(Weight& target, std::span<const PartRequest> parts, std::int64_t in) = 0;
+
+  // target: a Weight for each expert, as weight() would make it.
+  virtual Status experts(std::vector<Weight>& target, const ExpertsRequest& request) = 0;
+
+  // The biases of these experts, f32 [count, sum(out)]: "PREFIX.gate_up_proj_bias", or each part's own.
+  virtual Status expert_biases(Tensor& target, const ExpertsRequest& request) = 0;
 
   // Vectors (norms, biases, sinks) one after the other, kept as f32: [sum(out)]. Names are full ("model.norm.weight").
   // cut: none or rows.
@@ -83,6 +108,8 @@ class CheckpointBinder final : public Binder {
   ~CheckpointBinder() override;
 
   Status weight(Weight& target, std::span<const PartRequest> parts, std::int64_t in) override;
+  Status experts(std::vector<Weight>& target, const ExpertsRequest& request) override;
+  Status expert_biases(Tensor& target, const ExpertsRequest& request) override;
   Status vectors(Tensor& target, std::span<const PartRequest> parts) override;
   Status constant(Tensor& target, std::span<const float> values) override;
   bool has(const std::string& name) const override;
@@ -98,7 +125,8 @@ class CheckpointBinder final : public Binder {
   std::unique_ptr<State> state_;
 };
 
-// In what a dummy of this name is kept: e4m3 for the matrices of layers where the config tells of FP8 weights, else bf16.
+// In what a dummy of this name is kept: e4m3 for the matrices of layers where the config tells of FP8 weights, e2m1 for
+// experts where it tells of MXFP4, else bf16.
 DType dummy_dtype(const Quantization& quantization, const std::string& name);
 
 // Fills weights on the device with numbers from a seed (uniform in +-0.035, norms 1), the same on every device:
@@ -109,6 +137,8 @@ class DummyBinder final : public Binder {
   ~DummyBinder() override;
 
   Status weight(Weight& target, std::span<const PartRequest> parts, std::int64_t in) override;
+  Status experts(std::vector<Weight>& target, const ExpertsRequest& request) override;
+  Status expert_biases(Tensor& target, const ExpertsRequest& request) override;
   Status vectors(Tensor& target, std::span<const PartRequest> parts) override;
   Status constant(Tensor& target, std::span<const float> values) override;
   bool has(const std::string& name) const override;

@@ -1,33 +1,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <map>
 #include <utility>
 
 #include "base/log.h"
 #include "base/strings.h"
-#include "checkpoint/binder.h"
-#include "checkpoint/shard.h"
-#include "checkpoint/weight_memory.h"
+#include "checkpoint/binder_state.h"
 #include "checkpoint/weight_scale.h"
 
 namespace octavo {
 namespace {
-
-bool is_weight_dtype(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-    case DType::f16:
-    case DType::bf16:
-    case DType::e4m3:
-    case DType::q4_0:
-    case DType::q4_1:
-    case DType::q8_0:
-      return true;
-    default:
-      return false;
-  }
-}
 
 // Numbers that change what a weight or a cache means: none may go unread, whatever it is called.
 bool is_scale_name(std::string_view name) {
@@ -36,7 +18,9 @@ bool is_scale_name(std::string_view name) {
   return false;
 }
 
-Error tensor_error(const StoredTensor& tensor, const std::string& what, ErrorKind kind = ErrorKind::invalid) {
+}  // namespace
+
+Error tensor_error(const StoredTensor& tensor, const std::string& what, ErrorKind kind) {
   return Error(tensor.file + ": tensor " + in_quotes(tensor.name) + " " + what, kind);
 }
 
@@ -46,39 +30,23 @@ Status check_shape(const StoredTensor& tensor, const std::vector<std::int64_t>& 
                                   "; the weights and the model's configuration do not belong together");
 }
 
-}  // namespace
-
-struct CheckpointBinder::State {
-  const Checkpoint& checkpoint;
-  Quantization quantization;
-  NameMap names;
-  RankOf rank;
-  WeightMemory memory;
-  std::vector<bool> used;                          // by position in checkpoint.tensors()
-  std::map<float, const std::byte*> input_scales;  // equal ones once: parts that share theirs are one product
-  std::vector<std::string> attention_prefixes;     // whose KV scales were asked for, sorted at the end
-
-  std::string file_name(const std::string& name) const { return names.file_name ? names.file_name(name) : name; }
-
-  const StoredTensor* find(const std::string& name) const {
-    const std::string in_file = file_name(name);
-    return in_file.empty() ? nullptr : checkpoint.find(in_file);
+Status check_weight_dtype(const StoredTensor& tensor) {
+  switch (tensor.dtype) {
+    case DType::f32:
+    case DType::f16:
+    case DType::bf16:
+    case DType::e4m3:
+    case DType::q4_0:
+    case DType::q4_1:
+    case DType::q8_0:
+      return {};
+    default:
+      return tensor_error(tensor,
+                          "is " + std::string(dtype_info(tensor.dtype).name) +
+                              ", but a weight must be f32, f16, bf16, e4m3 with a scale, q4_0, q4_1 or q8_0",
+                          ErrorKind::unsupported);
   }
-
-  const StoredTensor* use(const std::string& name) {
-    const StoredTensor* tensor = find(name);
-    if (tensor != nullptr) used[static_cast<std::size_t>(tensor - checkpoint.tensors().data())] = true;
-    return tensor;
-  }
-
-  Result<const StoredTensor*> require(const std::string& name);
-  Result<std::int64_t> paired_rows(const std::string& name, std::int64_t rows) const;
-  Result<WeightPart> part(const PartRequest& request, std::int64_t in);
-  Status append_vector(std::vector<float>& stacked, const PartRequest& request);
-  Result<Tensor> values(const StoredTensor& tensor, Range rows, Range cols, std::int64_t paired);
-  Status add_scales(WeightPart& part, const PartRequest& request, std::int64_t in, Range rows, Range cols,
-                    std::int64_t paired);
-};
+}
 
 Result<const StoredTensor*> CheckpointBinder::State::require(const std::string& name) {
   if (const StoredTensor* tensor = use(name)) return tensor;
@@ -159,11 +127,7 @@ Result<WeightPart> CheckpointBinder::State::part(const PartRequest& request, std
   const std::string name = request.name + ".weight";
   OCTAVO_TRY(const StoredTensor* tensor, require(name));
   OCTAVO_TRY(check_shape(*tensor, {request.out, in}));
-  if (!is_weight_dtype(tensor->dtype))
-    return tensor_error(*tensor,
-                        "is " + std::string(dtype_info(tensor->dtype).name) +
-                            ", but a weight must be f32, f16, bf16, e4m3 with a scale, q4_0, q4_1 or q8_0",
-                        ErrorKind::unsupported);
+  OCTAVO_TRY(check_weight_dtype(*tensor));
   const std::string where = tensor->file + ": tensor " + in_quotes(tensor->name);
   Range rows{0, request.out};
   Range cols{0, in};
@@ -183,15 +147,20 @@ Result<WeightPart> CheckpointBinder::State::part(const PartRequest& request, std
   return part;
 }
 
+Result<std::vector<float>> CheckpointBinder::State::finite_floats(const StoredTensor& tensor) const {
+  OCTAVO_TRY(std::vector<float> numbers, read_floats(tensor));
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    if (!std::isfinite(numbers[i]))
+      return tensor_error(tensor, "holds " + std::to_string(numbers[i]) + " at position " + std::to_string(i) +
+                                      "; the file is damaged");
+  return numbers;
+}
+
 Status CheckpointBinder::State::append_vector(std::vector<float>& stacked, const PartRequest& request) {
   check(request.cut != Cut::columns, "a vector has no columns");
   OCTAVO_TRY(const StoredTensor* tensor, require(request.name));
   OCTAVO_TRY(check_shape(*tensor, {request.out}));
-  OCTAVO_TRY(const std::vector<float> whole, read_floats(*tensor));
-  for (std::size_t i = 0; i < whole.size(); ++i)
-    if (!std::isfinite(whole[i]))
-      return tensor_error(
-          *tensor, "holds " + std::to_string(whole[i]) + " at position " + std::to_string(i) + "; the file is damaged");
+  OCTAVO_TRY(const std::vector<float> whole, finite_floats(*tensor));
   Range rows{0, request.out};
   if (request.cut == Cut::rows) {
     const std::string where = tensor->file + ": tensor " + in_quotes(tensor->name);
@@ -217,10 +186,14 @@ CheckpointBinder::CheckpointBinder(const Checkpoint& checkpoint, const Quantizat
 CheckpointBinder::~CheckpointBinder() = default;
 
 Status CheckpointBinder::weight(Weight& target, std::span<const PartRequest> parts, std::int64_t in) {
+  return state_->stack(target, parts, in);
+}
+
+Status CheckpointBinder::State::stack(Weight& target, std::span<const PartRequest> parts, std::int64_t in) {
   check(!parts.empty() && in > 0, "a weight has at least one part and one column");
   Weight weight;
   for (const PartRequest& request : parts) {
-    OCTAVO_TRY(WeightPart part, state_->part(request, in));
+    OCTAVO_TRY(WeightPart part, this->part(request, in));
     check(weight.parts.empty() || part.values.size(1) == weight.in, "all parts of a weight share their columns");
     weight.in = part.values.size(1);
     weight.out += part.values.size(0);

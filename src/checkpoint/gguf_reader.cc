@@ -32,6 +32,8 @@ GgmlType ggml_type(std::uint32_t number) {
       return {"Q4_1", DType::q4_1, true};
     case 8:
       return {"Q8_0", DType::q8_0, true};
+    case 39:
+      return {"MXFP4", DType::mxfp4, true};
     case 24:
       return {"I8", DType::i8, true};
     case 25:
@@ -52,7 +54,7 @@ GgmlType ggml_type(std::uint32_t number) {
       {11, "Q3_K"},   {12, "Q4_K"},       {13, "Q5_K"},       {14, "Q6_K"},       {15, "Q8_K"},     {16, "IQ2_XXS"},
       {17, "IQ2_XS"}, {18, "IQ3_XXS"},    {19, "IQ1_S"},      {20, "IQ4_NL"},     {21, "IQ3_S"},    {22, "IQ2_S"},
       {23, "IQ4_XS"}, {29, "IQ1_M"},      {31, "Q4_0_4_4"},   {32, "Q4_0_4_8"},   {33, "Q4_0_8_8"}, {34, "TQ1_0"},
-      {35, "TQ2_0"},  {36, "IQ4_NL_4_4"}, {37, "IQ4_NL_4_8"}, {38, "IQ4_NL_8_8"}, {39, "MXFP4"}};
+      {35, "TQ2_0"},  {36, "IQ4_NL_4_4"}, {37, "IQ4_NL_4_8"}, {38, "IQ4_NL_8_8"}};
   for (const auto& [other, name] : kOthers)
     if (other == number) return {name, DType::f32, false};
   return {std::to_string(number), DType::f32, false};

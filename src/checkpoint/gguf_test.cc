@@ -175,7 +175,7 @@ TEST(Gguf, RefusesBadTensors) {
        {"tensor \"c\": its shape [8, 2305843009213693952] is too large",
         with(tensor_record("c", {1ull << 61, 8}, kF32, 0))},
        {"tensor \"c\": its GGML type Q4_K is not supported", with(tensor_record("c", {256}, 12, 0))},
-       {"tensor \"c\": its GGML type MXFP4", with(tensor_record("c", {256}, 39, 0))},
+       {"tensor \"c\": its GGML type Q6_K", with(tensor_record("c", {256}, 14, 0))},
        {"tensor \"c\": its GGML type 4000000000 is", with(tensor_record("c", {256}, 4000000000u, 0))},
        {"tensor \"c\": its rows in shape [33] are not whole blocks of 32", with(tensor_record("c", {33}, 2, 0))},
        {"tensor \"c\": its offset 4 is no multiple", with(tensor_record("c", {1}, kF32, 4))},

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kSupported =
     "octavo reads bf16, f16 and f32 weights, FP8 as compressed-tensors (float-quantized), as quant_method fp8 or as "
-    "modelopt FP8, and GGUF files in Q4_0, Q4_1 and Q8_0";
+    "modelopt FP8, experts in MXFP4 as quant_method mxfp4, and GGUF files in Q4_0, Q4_1 and Q8_0";
 
 Error refused(const std::string& what) {
   return Error("quantization " + what + " is not supported; " + kSupported, ErrorKind::unsupported);
@@ -206,6 +206,15 @@ Result<Quantization> read_modelopt(const Json& config) {
   return quantization;
 }
 
+// The experts' matrices alone: what modules_to_not_convert names is everything else.
+Result<Quantization> read_mxfp4(const Json& config) {
+  OCTAVO_TRY(check_strings(config, "modules_to_not_convert"));
+  Quantization quantization;
+  quantization.scheme = WeightScheme::mxfp4;
+  quantization.description = "mxfp4 (experts: 4 bits, a scale for each 32), the rest 16 bit";
+  return quantization;
+}
+
 Result<Quantization> interpret(const Json& config) {
   if (!config.is_object()) return Error("must be an object or null, but is " + to_text(config).substr(0, 80));
   if (config.empty()) return Quantization();
@@ -216,6 +225,7 @@ Result<Quantization> interpret(const Json& config) {
   if (name == "compressed-tensors") return read_compressed_tensors(config);
   if (name == "fp8") return read_fp8(config);
   if (name == "modelopt") return read_modelopt(config);
+  if (name == "mxfp4") return read_mxfp4(config);
   return refused(name);
 }
 

@@ -9,7 +9,7 @@
 
 namespace octavo {
 
-enum class WeightScheme { none, fp8_tensor, fp8_channel, fp8_block, mixed };
+enum class WeightScheme { none, fp8_tensor, fp8_channel, fp8_block, mxfp4, mixed };  // mxfp4: the experts alone
 
 struct Quantization {
   WeightScheme scheme = WeightScheme::none;

@@ -92,8 +92,17 @@ TEST(Quantization, Fp8AndModelopt) {
   EXPECT_EQ(result->scheme, WeightScheme::fp8_tensor);
 }
 
+TEST(Quantization, Mxfp4) {
+  const auto result = read({{"quant_method", "mxfp4"}, {"modules_to_not_convert", {"lm_head"}}});
+  ASSERT_TRUE(result) << message_of(result);
+  EXPECT_EQ(result->scheme, WeightScheme::mxfp4);
+  EXPECT_NE(result->description.find("mxfp4"), std::string::npos);
+  refuses({{"quant_method", "mxfp4"}, {"modules_to_not_convert", "lm_head"}}, "must be a list of strings",
+          ErrorKind::invalid);
+}
+
 TEST(Quantization, RefusesOtherMethodsByName) {
-  for (const char* method : {"awq", "gptq", "bitsandbytes", "mxfp4", "hqq", "aqlm", "fbgemm_fp8", "quark", "torchao"})
+  for (const char* method : {"awq", "gptq", "bitsandbytes", "nvfp4", "hqq", "aqlm", "fbgemm_fp8", "quark", "torchao"})
     refuses({{"quant_method", method}}, "quantization " + std::string(method) + " is not supported");
   refuses({{"quant_method", "modelopt"}, {"quant_algo", "NVFP4"}}, "modelopt NVFP4");
   refuses({{"quant_method", "fp8"}, {"fmt", "e5m2"}}, "fp8 with fmt e5m2");

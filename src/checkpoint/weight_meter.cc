@@ -8,6 +8,20 @@ Status WeightMeter::weight(Weight&, std::span<const PartRequest> parts, std::int
   return {};
 }
 
+Status WeightMeter::experts(std::vector<Weight>&, const ExpertsRequest& request) {
+  for (const PartRequest& part : request.parts) {
+    const DType dtype = dummy_dtype(quantization_, request.prefix + "." + part.name);
+    const std::int64_t numbers = request.count * part.out * request.in;
+    bytes_ += static_cast<std::size_t>(dtype_bytes(dtype, numbers) + (dtype == DType::e2m1 ? numbers / 32 : 0));
+  }
+  return {};
+}
+
+Status WeightMeter::expert_biases(Tensor&, const ExpertsRequest& request) {
+  bytes_ += static_cast<std::size_t>(dtype_bytes(DType::f32, request.count * request.out()));
+  return {};
+}
+
 Status WeightMeter::vectors(Tensor&, std::span<const PartRequest> parts) {
   for (const PartRequest& part : parts) bytes_ += static_cast<std::size_t>(dtype_bytes(DType::f32, part.out));
   return {};

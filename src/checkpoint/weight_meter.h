@@ -12,6 +12,8 @@ class WeightMeter final : public Binder {
  public:
   explicit WeightMeter(Quantization quantization = {}) : quantization_(std::move(quantization)) {}
   Status weight(Weight& target, std::span<const PartRequest> parts, std::int64_t in) override;
+  Status experts(std::vector<Weight>& target, const ExpertsRequest& request) override;
+  Status expert_biases(Tensor& target, const ExpertsRequest& request) override;
   Status vectors(Tensor& target, std::span<const PartRequest> parts) override;
   Status constant(Tensor& target, std::span<const float> values) override;
   bool has(const std::string& name) const override;

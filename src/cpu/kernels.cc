@@ -3,6 +3,7 @@
 #include "cpu/plain.h"
 #include "cpu/row_verbs.h"
 #include "cpu/tiled_attention.h"
+#include "cpu/tiled_grouped_linear.h"
 #include "cpu/tiled_linear.h"
 
 namespace octavo::cpu {
@@ -24,6 +25,7 @@ constexpr Kernels kPlain{
 constexpr Kernels kAvx512 = [] {
   Kernels kernels = kPlain;
   kernels.linear = avx512::linear;
+  kernels.grouped_linear = avx512::grouped_linear;
   kernels.attention = avx512::attention;
   kernels.kv_write = avx512::kv_write;
   kernels.rms_norm = avx512::rms_norm;
@@ -35,6 +37,7 @@ constexpr Kernels kAvx512 = [] {
 constexpr Kernels kAvx2 = [] {
   Kernels kernels = kPlain;
   kernels.linear = avx2::linear;
+  kernels.grouped_linear = avx2::grouped_linear;
   kernels.attention = avx2::attention;
   kernels.kv_write = avx2::kv_write;
   kernels.rms_norm = avx2::rms_norm;

@@ -52,7 +52,7 @@ class LinearKernel {
   WeightRow row_of(std::int64_t o) const {
     return {tile_.weight + o * tile_.row_bytes,
             tile_.scale == nullptr ? nullptr : tile_.scale + o / tile_.scale_rows * tile_.scale_stride,
-            tile_.scale_cols};
+            tile_.scale_cols, tile_.exponents == nullptr ? nullptr : tile_.exponents + o * tile_.exponent_stride};
   }
 
   // A group's bytes; the last one of a row that ends within a group is copied and filled with zeros.
@@ -238,6 +238,8 @@ void run_linear_tile(const LinearTile& tile) {
       return LinearKernel<V, UnpackBf16<V>>(tile).run();
     case WeightKind::e4m3:
       return LinearKernel<V, UnpackE4m3<V>>(tile).run();
+    case WeightKind::e2m1:
+      return LinearKernel<V, UnpackE2m1<V>>(tile).run();
     case WeightKind::q4_0:
       return LinearKernel<V, UnpackQ40<V>>(tile).run();
     case WeightKind::q4_1:

@@ -9,7 +9,7 @@
 
 namespace octavo::cpu {
 
-enum class WeightKind : std::uint8_t { f32, f16, bf16, e4m3, q4_0, q4_1, q8_0 };
+enum class WeightKind : std::uint8_t { f32, f16, bf16, e4m3, e2m1, q4_0, q4_1, q8_0 };
 
 // x is unpacked to floats, its rows padded with zeros to a multiple of this.
 constexpr int kLinearPad = 32;
@@ -33,6 +33,9 @@ struct LinearTile {
   std::int64_t scale_rows = 1;
   std::int64_t scale_stride = 0;
   std::int64_t scale_cols = 1;
+  // e2m1 only: e8m0, [outs, exponent_stride], one for each 32 numbers.
+  const std::uint8_t* exponents = nullptr;
+  std::int64_t exponent_stride = 0;
 
   const float* bias = nullptr;  // of the part's row 0, or null
   void* out = nullptr;          // row 0 of x, the part's row 0; bf16 or f32

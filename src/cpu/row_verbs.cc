@@ -1,6 +1,7 @@
 #include "cpu/row_verbs.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "cpu/plain.h"
 #include "cpu/row_tasks.h"
@@ -77,14 +78,27 @@ GateKind kind_of(Activation kind) {
   return GateKind::silu;
 }
 
+// Numbers of gate and up that alternate in one row are brought together first.
+void gate_apart(ThreadPool& pool, const GatedActivationArgs& args, const RowKernels& kernels) {
+  const std::int64_t n = args.out.size(1);
+  each_row(pool, args.out.size(0), n, [&](std::int64_t i) {
+    std::vector<float> both(static_cast<std::size_t>(2 * n));
+    float* const gate = both.data();
+    float* const up = gate + n;
+    load_row(row_at(args.gate, i), args.gate.dtype(), n, gate, args.gate.stride(1));
+    load_row(row_at(args.up, i), args.up.dtype(), n, up, args.up.stride(1));
+    kernels.gate({{gate, false}, {up, false}, row_of(args.out, i), n, kind_of(args.kind), args.limit});
+  });
+}
+
 void run_gated_activation(ThreadPool& pool, const GatedActivationArgs& args, const RowKernels& kernels) {
   const std::int64_t n = args.out.size(1);
-  if (!is_activation(args.gate) || !is_activation(args.up) || !is_activation(args.out) || args.gate.stride(1) != 1 ||
-      args.up.stride(1) != 1)
+  if (!is_activation(args.gate) || !is_activation(args.up) || !is_activation(args.out))
     return plain::gated_activation(pool, args);
   check(args.gate.size(0) == args.out.size(0) && args.gate.size(1) == n && args.up.size(0) == args.out.size(0) &&
             args.up.size(1) == n,
         "shapes of gated_activation");
+  if (args.gate.stride(1) != 1 || args.up.stride(1) != 1) return gate_apart(pool, args, kernels);
   each_row(pool, args.out.size(0), n, [&](std::int64_t i) {
     kernels.gate({row_of(args.gate, i), row_of(args.up, i), row_of(args.out, i), n, kind_of(args.kind), args.limit});
   });

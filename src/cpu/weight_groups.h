@@ -21,6 +21,7 @@ struct WeightRow {
   const std::uint8_t* bytes = nullptr;
   const float* scale = nullptr;  // e4m3: scales of this row, one for scale_cols numbers
   std::int64_t scale_cols = 1;
+  const std::uint8_t* exponents = nullptr;  // e2m1: one a group
 };
 
 template <class V>
@@ -74,6 +75,16 @@ struct UnpackE4m3 {
     if (V::any_e4m3_nan(p)) [[unlikely]]
       for (int i = 0; i < kGroup / V::kLanes; ++i) w[i] = V::with_e4m3_nan(p + i * V::kLanes, w[i]);
   }
+};
+
+template <class V>
+struct UnpackE2m1 {
+  using Scale = float;
+  static constexpr int kBytes = 16;
+  static void make_scales(const WeightRow& row, std::int64_t begin, std::int64_t count, Scale* scales) {
+    for (std::int64_t i = 0; i < count; ++i) scales[i] = V::power_of_two(row.exponents[begin + i]);
+  }
+  static void unpack(const std::uint8_t* p, const Scale& scale, typename V::F* w) { V::e2m1(p, scale, w); }
 };
 
 template <class V>

@@ -60,6 +60,10 @@ void load_values(const Tensor& values, std::int64_t row, double* to) {
       return load_numbers<std::uint8_t>(from, n, to, f32_from_e4m3);
     case DType::e5m2:
       return load_numbers<std::uint8_t>(from, n, to, f32_from_e5m2);
+    case DType::e2m1:
+      for (std::int64_t i = 0; i < n; ++i)
+        to[i] = f32_from_e2m1(static_cast<std::uint8_t>(from[i / 2]) >> (i % 2 * 4) & 15);
+      return;
     case DType::q4_0:
     case DType::q4_1:
     case DType::q8_0:
@@ -73,6 +77,11 @@ void load_values(const Tensor& values, std::int64_t row, double* to) {
 
 void apply_scale(const WeightPart& part, std::int64_t row, double* to) {
   const std::int64_t n = part.values.size(1);
+  if (part.values.dtype() == DType::e2m1) {
+    const auto* exponents = part.scale.data<std::uint8_t>() + row * part.scale.stride(0);
+    for (std::int64_t i = 0; i < n; ++i) to[i] *= f32_from_e8m0(exponents[i / part.block_cols]);
+    return;
+  }
   const float* scale = part.scale.data<float>();
   switch (part.grain) {
     case ScaleGrain::none:
@@ -115,8 +124,11 @@ void check_weight(const Weight& weight) {
         (part.grain == ScaleGrain::channel && part.scale.elements() == rows && part.scale.contiguous()) ||
         (part.grain == ScaleGrain::block && part.scale.rank() == 2 && part.block_rows > 0 && part.block_cols > 0 &&
          part.scale.size(0) * part.block_rows >= rows && part.scale.size(1) * part.block_cols >= weight.in);
-    check(fits && (part.grain == ScaleGrain::none || part.scale.dtype() == DType::f32),
+    const bool packed = part.values.dtype() == DType::e2m1;
+    check(fits && (part.grain == ScaleGrain::none || part.scale.dtype() == (packed ? DType::e8m0 : DType::f32)),
           "a weight's scales do not fit its grain");
+    check(!packed || (part.grain == ScaleGrain::block && part.block_rows == 1 && part.block_cols == 32),
+          "e2m1 numbers have a scale for each 32");
     out += rows;
   }
   check(out == weight.out, "a weight's parts do not add up to its rows");

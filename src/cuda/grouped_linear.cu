@@ -13,40 +13,65 @@ constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 
 struct Grouping {
-  const PartView* experts = nullptr;
+  const PartView* experts = nullptr;  // [experts, parts]
   const std::int32_t* ids = nullptr;  // i32 [tokens, k]
   const float* weights = nullptr;     // f32 [tokens, k] or null
   const float* bias = nullptr;        // f32 [experts, out] or null
   std::int64_t out = 0;
   int k = 1;
+  int parts = 1;
   bool row_of_choice = false;  // x has a row for each choice
 };
+
+// e2m1 numbers have the powers of two of e8m0 where others have f32.
+PartView expert_view_of(const WeightPart& part) {
+  if (part.values.dtype() != DType::e2m1) return view_of(part);
+  octavo::check(part.scale.dtype() == DType::e8m0 && part.block_rows == 1, "e2m1 numbers have a scale for each 32");
+  WeightPart plain = part;
+  plain.grain = ScaleGrain::none;
+  PartView view = view_of(plain);
+  view.grain = ScaleGrain::block;
+  view.scale = reinterpret_cast<const float*>(part.scale.raw());
+  view.scale_stride = part.scale.stride(0);
+  view.block_rows = part.block_rows;
+  view.block_cols = part.block_cols;
+  return view;
+}
+
+__device__ float expert_scale_at(const PartView& part, std::int64_t row, std::int64_t column) {
+  if (part.dtype != DType::e2m1) return part.scale_at(row, column);
+  return f32_from_e8m0(
+      reinterpret_cast<const std::uint8_t*>(part.scale)[row * part.scale_stride + column / part.block_cols]);
+}
 
 template <class T>
 __device__ float product(const PartView& expert, std::int64_t row, const T* x) {
   float sum = 0.0f;
   for (std::int64_t i = threadIdx.x % 32; i < expert.in; i += 32)
-    sum = fmaf(to_float(x[i]), number_at(expert, row, i) * expert.scale_at(row, i), sum);
+    sum = fmaf(to_float(x[i]), number_at(expert, row, i) * expert_scale_at(expert, row, i), sum);
   for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
   return sum;
 }
 
-// Row blockIdx.y of the result: a choice's, or with weights a token's.
+// Row blockIdx.x of the result: a choice's, or with weights a token's.
 template <class T>
 __global__ void __launch_bounds__(kThreads) grouped_kernel(Rows<const T> x, Grouping grouping, Rows<T> out) {
-  const std::int64_t row = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
+  const std::int64_t row = std::int64_t{blockIdx.y} * kWarps + threadIdx.x / 32;
   if (row >= grouping.out) return;
   const int terms = grouping.weights != nullptr ? grouping.k : 1;
   float sum = 0.0f;
   for (int j = 0; j < terms; ++j) {
-    const std::int64_t choice = std::int64_t{blockIdx.y} * terms + j;
+    const std::int64_t choice = std::int64_t{blockIdx.x} * terms + j;
     const std::int32_t id = grouping.ids[choice];
     const T* from = x.row(grouping.row_of_choice ? choice : choice / grouping.k);
-    float y = product(grouping.experts[id], row, from);
+    const PartView* part = grouping.experts + std::int64_t{id} * grouping.parts;
+    std::int64_t row_of_part = row;
+    for (; row_of_part >= part->rows; ++part) row_of_part -= part->rows;
+    float y = product(*part, row_of_part, from);
     if (grouping.bias != nullptr) y += grouping.bias[id * grouping.out + row];
     sum += grouping.weights != nullptr ? grouping.weights[choice] * y : y;
   }
-  if (threadIdx.x % 32 == 0) out.row(blockIdx.y)[row] = from_float<T>(sum);
+  if (threadIdx.x % 32 == 0) out.row(blockIdx.x)[row] = from_float<T>(sum);
 }
 
 }  // namespace
@@ -61,11 +86,12 @@ std::size_t GroupedLinear::list_of(std::span<const Weight> experts) {
   std::vector<Expert> wanted;
   wanted.reserve(experts.size());
   for (const Weight& expert : experts) {
-    octavo::check(expert.parts.size() == 1 && expert.out == experts.front().out && expert.in == experts.front().in,
-                  "an expert is one part, [out, in]");
-    const WeightPart& part = expert.parts.front();
-    wanted.push_back({part.values.raw(), part.scale.raw(), part.values.dtype(), part.grain, part.block_rows,
-                      part.block_cols, expert.out, expert.in});
+    octavo::check(expert.parts.size() == experts.front().parts.size() && expert.out == experts.front().out &&
+                      expert.in == experts.front().in,
+                  "experts of one layer have one shape");
+    for (const WeightPart& part : expert.parts)
+      wanted.push_back({part.values.raw(), part.scale.raw(), part.values.dtype(), part.grain, part.block_rows,
+                        part.block_cols, part.values.size(0), expert.in});
   }
   List& list = lists_[experts.data()];
   if (list.experts == wanted) return list.first;
@@ -74,7 +100,8 @@ std::size_t GroupedLinear::list_of(std::span<const Weight> experts) {
     list.first = std::exchange(used_, used_ + wanted.size());
   }
   std::vector<PartView> views;
-  for (const Weight& expert : experts) views.push_back(view_of(expert.parts.front()));
+  for (const Weight& expert : experts)
+    for (const WeightPart& part : expert.parts) views.push_back(expert_view_of(part));
   device_->upload(table_.data() + list.first * sizeof(PartView), std::as_bytes(std::span(views)));
   list.experts = std::move(wanted);
   return list.first;
@@ -87,7 +114,7 @@ void GroupedLinear::run(cudaStream_t stream, const GroupedLinearArgs& args) {
                     args.experts.front().in == args.x.size(1) &&
                     (args.x.size(0) == tokens || args.x.size(0) == tokens * k) &&
                     args.out.size(0) == (args.weights.empty() ? tokens * k : tokens) &&
-                    args.out.dtype() == args.x.dtype() && args.out.size(0) <= 65535,
+                    args.out.dtype() == args.x.dtype() && blocks_for(args.out.size(1), kWarps) <= 65535,
                 "shapes of grouped_linear");
   if (tokens == 0) return;
   const Grouping grouping{reinterpret_cast<const PartView*>(table_.data()) + list_of(args.experts),
@@ -96,8 +123,9 @@ void GroupedLinear::run(cudaStream_t stream, const GroupedLinearArgs& args) {
                           floats(args.bias),
                           args.out.size(1),
                           static_cast<int>(k),
+                          static_cast<int>(args.experts.front().parts.size()),
                           args.x.size(0) == tokens * k};
-  const dim3 grid(blocks_for(grouping.out, kWarps), static_cast<unsigned>(args.out.size(0)));
+  const dim3 grid(static_cast<unsigned>(args.out.size(0)), blocks_for(grouping.out, kWarps));
   visit_float(args.x.dtype(), [&](auto type) {
     using T = decltype(type);
     grouped_kernel<T><<<grid, kThreads, 0, stream>>>(rows_of<const T>(args.x), grouping, rows_of<T>(args.out));

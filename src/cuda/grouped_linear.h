@@ -15,7 +15,7 @@ namespace octavo::cuda {
 
 class GroupedLinear {
  public:
-  static constexpr std::size_t kMaxExperts = std::size_t{1} << 17;  // of all layers
+  static constexpr std::size_t kMaxExperts = std::size_t{1} << 17;  // parts of experts, of all layers
 
   static Result<GroupedLinear> create(Device& device);
 
@@ -33,7 +33,7 @@ class GroupedLinear {
     bool operator==(const Expert&) const = default;
   };
   struct List {
-    std::vector<Expert> experts;
+    std::vector<Expert> experts;  // each part of each
     std::size_t first = 0;  // in table_
   };
 

@@ -41,6 +41,16 @@ __global__ void __launch_bounds__(kThreads) random_kernel(RandomMatrix matrix, T
   }
 }
 
+__global__ void __launch_bounds__(kThreads) pairs_kernel(RandomMatrix matrix, std::uint8_t* to) {
+  const std::int64_t pairs = matrix.rows * matrix.cols / 2;
+  const std::int64_t step = std::int64_t{gridDim.x} * kThreads;
+  for (std::int64_t at = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; at < pairs; at += step) {
+    const auto place =
+        static_cast<std::uint64_t>(matrix.first + 2 * at / matrix.cols * matrix.stride + 2 * at % matrix.cols);
+    to[at] = random_e2m1_pair(random_hash(matrix.key, place), place);
+  }
+}
+
 template <class T>
 void fill(cudaStream_t stream, std::byte* data, const RandomMatrix& matrix) {
   auto* to = reinterpret_cast<T*>(data);
@@ -58,7 +68,11 @@ void fill(cudaStream_t stream, std::byte* data, const RandomMatrix& matrix) {
 void fill_random(cudaStream_t stream, std::byte* to, const RandomMatrix& matrix) {
   if (matrix.rows == 0 || matrix.cols == 0) return;
   if (matrix.dtype == DType::bf16) return fill<std::uint16_t>(stream, to, matrix);
-  octavo::check(matrix.dtype == DType::e4m3, "random numbers are bf16 or e4m3");
+  if (matrix.dtype == DType::e2m1) {
+    pairs_kernel<<<kBlocks, kThreads, 0, stream>>>(matrix, reinterpret_cast<std::uint8_t*>(to));
+    return check_launch();
+  }
+  octavo::check(matrix.dtype == DType::e4m3, "random numbers are bf16, e4m3 or e2m1");
   fill<std::uint8_t>(stream, to, matrix);
 }
 

@@ -88,6 +88,8 @@ __device__ inline float number_at(const PartView& part, std::int64_t row, std::i
       return f32_from_e4m3(load_as<std::uint8_t>(from, i));
     case DType::e5m2:
       return f32_from_e5m2(load_as<std::uint8_t>(from, i));
+    case DType::e2m1:
+      return f32_from_e2m1(load_as<std::uint8_t>(from, i / 2) >> (i % 2 * 4) & 15);
     default:
       return packed_number(from + i / 32 * part.packed_bytes, part.dtype, static_cast<int>(i % 32));
   }
@@ -159,6 +161,7 @@ __device__ inline void load_eight(const std::byte* row, std::int64_t chunk, floa
 
 // Whether load_eight() serves this part.
 inline bool loads_by_eight(const PartView& part) {
+  if (part.dtype == DType::e2m1) return false;
   if (is_block_type(part.dtype)) return true;
   const auto address = reinterpret_cast<std::uintptr_t>(part.values) | static_cast<std::uintptr_t>(part.row_bytes);
   return part.in % 8 == 0 && address % 16 == 0 && (part.grain != ScaleGrain::block || part.block_cols % 8 == 0);

@@ -53,6 +53,21 @@ Status LoadProgress::weight(Weight& target, std::span<const PartRequest> parts, 
   return {};
 }
 
+Status LoadProgress::experts(std::vector<Weight>& target, const ExpertsRequest& request) {
+  OCTAVO_TRY(binder_.experts(target, request));
+  std::size_t bytes = 0;
+  for (const Weight& expert : target)
+    for (const WeightPart& part : expert.parts) bytes += static_cast<std::size_t>(part.values.bytes());
+  add(bytes);
+  return {};
+}
+
+Status LoadProgress::expert_biases(Tensor& target, const ExpertsRequest& request) {
+  OCTAVO_TRY(binder_.expert_biases(target, request));
+  add(static_cast<std::size_t>(target.bytes()));
+  return {};
+}
+
 Status LoadProgress::vectors(Tensor& target, std::span<const PartRequest> parts) {
   OCTAVO_TRY(binder_.vectors(target, parts));
   add(static_cast<std::size_t>(target.bytes()));

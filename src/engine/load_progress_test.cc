@@ -20,6 +20,8 @@ class SlowBinder final : public Binder {
     target.parts[0].values = Tensor(static_cast<const void*>(nullptr), DType::bf16, {parts[0].out, in});
     return {};
   }
+  Status experts(std::vector<Weight>&, const ExpertsRequest&) override { return {}; }
+  Status expert_biases(Tensor&, const ExpertsRequest&) override { return {}; }
   Status vectors(Tensor&, std::span<const PartRequest>) override { return {}; }
   Status constant(Tensor&, std::span<const float>) override { return {}; }
   bool has(const std::string& name) const override { return name == "there"; }

@@ -109,6 +109,41 @@ TEST_F(Families, QwenSlidesOnlyWhenTold) {
   }
 }
 
+TEST_F(Families, ExpertsAreCountedUnderEitherName) {
+  for (const char* name : {"num_experts", "num_local_experts"}) {
+    Json config = Json::parse(kConfig);
+    config["architectures"] = {"Qwen3MoeForCausalLM"};
+    config.update({{name, 8}, {"num_experts_per_tok", 3}, {"moe_intermediate_size", 32}, {"mlp_only_layers", {0}}});
+    ASSERT_TRUE(write_file(folder_ + "/config.json", config.dump()));
+    const auto model = make_model(*Checkpoint::open(folder_, LoadFormat::dummy), {});
+    ASSERT_TRUE(model) << model.error().message();
+    EXPECT_EQ((*model)->spec().experts, 8);
+    EXPECT_EQ((*model)->spec().experts_per_token, 3);
+    const auto cut = make_model(*Checkpoint::open(folder_, LoadFormat::dummy), {}, {0, 64});
+    ASSERT_FALSE(cut);
+    EXPECT_NE(cut.error().message().find("tensor parallel size 64 does not divide"), std::string::npos);
+  }
+}
+
+TEST_F(Families, GptOssSlidesInEveryOtherLayerAndEndsAsHarmonyDoes) {
+  Json config = Json::parse(kConfig);
+  config["architectures"] = {"GptOssForCausalLM"};
+  config.update(
+      {{"num_local_experts", 8}, {"num_experts_per_tok", 4}, {"sliding_window", 128}, {"num_hidden_layers", 4}});
+  config["eos_token_id"] = 200002;  // <|return|>
+  config["quantization_config"] = {{"quant_method", "mxfp4"}, {"modules_to_not_convert", {"lm_head"}}};
+  ASSERT_TRUE(write_file(folder_ + "/config.json", config.dump()));
+  const auto model = make_model(*Checkpoint::open(folder_, LoadFormat::dummy), {});
+  ASSERT_TRUE(model) << model.error().message();
+  const ModelSpec& spec = (*model)->spec();
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(spec.layers[i].window, i % 2 == 0 ? 128 : 0);
+    EXPECT_TRUE(spec.layers[i].sinks);
+  }
+  EXPECT_EQ(spec.eos, (std::vector<std::int32_t>{200002, 200012})) << "<|call|> ends an answer too";
+  EXPECT_EQ(spec.quantization.scheme, WeightScheme::mxfp4);
+}
+
 TEST_F(Families, RefusesByName) {
   const auto contains = [&](const std::string& key, const Json& value, const std::string& part) {
     EXPECT_NE(refusal(key, value).find(part), std::string::npos) << key << ": " << refusal(key, value);

@@ -28,6 +28,8 @@ std::vector<Family> families();
 
 Family llama_family();
 Family qwen3_family();
+Family qwen3_moe_family();
+Family gpt_oss_family();
 Family gemma4_family();
 
 }  // namespace octavo

@@ -9,7 +9,7 @@
 namespace octavo {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kLayerParts = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kLayerParts = {{
     {"input_layernorm", "attn_norm"},
     {"post_attention_layernorm", "ffn_norm"},
     {"self_attn.q_proj", "attn_q"},
@@ -21,11 +21,17 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kLayerPa
     {"mlp.gate_proj", "ffn_gate"},
     {"mlp.up_proj", "ffn_up"},
     {"mlp.down_proj", "ffn_down"},
+    {"mlp.gate", "ffn_gate_inp"},
+    {"mlp.router", "ffn_gate_inp"},
 }};
 
+// In harmony an answer is several messages: each ends with <|end|>, all of them with this or a call.
+constexpr std::string_view kHarmonyEnd = "<|return|>";
+
 // Control tokens that end a generation whatever eos_token_id says; files often name only one of them.
-constexpr std::array<std::string_view, 8> kEndTokens = {"<|endoftext|>",   "<|im_end|>", "<|eot_id|>", "<|eom_id|>",
-                                                        "<|end_of_text|>", "<|end|>",    "<|return|>", "<end_of_turn>"};
+constexpr std::array<std::string_view, 9> kEndTokens = {"<|endoftext|>",   "<|im_end|>", "<|eot_id|>",
+                                                        "<|eom_id|>",      "<|end|>",    "<end_of_turn>",
+                                                        "<|end_of_text|>", kHarmonyEnd,  "<|call|>"};
 constexpr std::int64_t kControlToken = 3;
 
 struct KeyPair {
@@ -33,7 +39,7 @@ struct KeyPair {
   const char* name;  // config.json's
   bool required;
 };
-constexpr std::array<KeyPair, 9> kKeys = {{
+constexpr std::array<KeyPair, 13> kKeys = {{
     {"block_count", "num_hidden_layers", true},
     {"context_length", "max_position_embeddings", true},
     {"embedding_length", "hidden_size", true},
@@ -43,10 +49,16 @@ constexpr std::array<KeyPair, 9> kKeys = {{
     {"attention.key_length", "head_dim", false},
     {"attention.layer_norm_rms_epsilon", "rms_norm_eps", true},
     {"vocab_size", "vocab_size", false},
+    {"expert_count", "num_experts", false},
+    {"expert_used_count", "num_experts_per_tok", false},
+    {"expert_feed_forward_length", "moe_intermediate_size", false},
+    {"attention.sliding_window", "sliding_window", false},
 }};
 constexpr KeyPair kRopeBase{"rope.freq_base", "rope_theta", false};
-constexpr std::array<KeyPair, 2> kRopeScaling = {{
+constexpr std::array<KeyPair, 4> kRopeScaling = {{
     {"rope.scaling.factor", "factor", false},
+    {"rope.scaling.yarn_beta_fast", "beta_fast", false},
+    {"rope.scaling.yarn_beta_slow", "beta_slow", false},
     {"rope.scaling.original_context_length", "original_max_position_embeddings", false},
 }};
 
@@ -98,10 +110,13 @@ Result<Json> end_tokens(const GgufFile& file) {
   }
   const auto* tokens = file.find_strings("tokenizer.ggml.tokens");
   const auto* types = file.find_ints("tokenizer.ggml.token_type");
-  for (std::size_t i = 0; tokens && types && i < std::min(tokens->size(), types->size()); ++i)
-    if ((*types)[i] == kControlToken &&
-        std::find(kEndTokens.begin(), kEndTokens.end(), (*tokens)[i]) != kEndTokens.end())
+  const bool harmony = tokens && std::find(tokens->begin(), tokens->end(), kHarmonyEnd) != tokens->end();
+  for (std::size_t i = 0; tokens && types && i < std::min(tokens->size(), types->size()); ++i) {
+    const std::string& token = (*tokens)[i];
+    if ((*types)[i] != kControlToken || (harmony && token == "<|end|>")) continue;
+    if (std::find(kEndTokens.begin(), kEndTokens.end(), token) != kEndTokens.end())
       ids.push_back(static_cast<std::int64_t>(i));
+  }
   return Json(ids);
 }
 
@@ -165,6 +180,21 @@ std::string dense_gguf_name(const std::string& name) {
   for (const auto& [ours, theirs] : kLayerParts)
     if (last > dot && std::string_view(name).substr(dot + 1, last - dot - 1) == ours)
       return "blk." + index + "." + std::string(theirs) + name.substr(last);
+  return "";
+}
+
+std::string expert_gguf_name(const std::string& name) {
+  constexpr std::string_view kExperts = ".mlp.experts.";
+  const std::size_t at = name.find(kExperts);
+  if (at == std::string::npos) return dense_gguf_name(name);
+  const std::string layer = dense_gguf_name(name.substr(0, at) + ".mlp.gate.weight");
+  const std::string block = layer.substr(0, layer.find("ffn_"));
+  for (const char* part : {"gate", "up", "down"}) {
+    const std::string ours = std::string(part) + "_proj";
+    const std::string theirs = block + "ffn_" + part + "_exps";
+    if (name.substr(at + kExperts.size()) == ours) return theirs + ".weight";
+    if (name.substr(at + kExperts.size()) == ours + "_bias") return theirs + ".bias";
+  }
   return "";
 }
 

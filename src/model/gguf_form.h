@@ -20,4 +20,8 @@ Error in_gguf_words(const Error& error, std::string_view prefix);
 // "model.layers.3.self_attn.q_proj.weight" -> "blk.3.attn_q.weight"; empty: GGUF has no such tensor.
 std::string dense_gguf_name(const std::string& name);
 
+// The same of a decoder with experts: "model.layers.3.mlp.experts.up_proj" -> "blk.3.ffn_up_exps.weight", its bias
+// "..._bias" -> "....bias"; the router, "mlp.gate" or "mlp.router", is "blk.3.ffn_gate_inp".
+std::string expert_gguf_name(const std::string& name);
+
 }  // namespace octavo

@@ -42,6 +42,8 @@ struct ModelSpec {
   int vocab = 0;
   int max_positions = 0;  // after overrides
   std::vector<LayerSpec> layers;
+  int experts = 0;  // of a layer that has any; 0: none has
+  int experts_per_token = 0;
   std::string rope;          // the rope in effect, for people: "llama3 theta=500000 factor=8 ..."
   bool tied = false;         // the head is the embedding
   std::string stored_dtype;  // "bfloat16", "Q4_1 (mostly)"

@@ -14,7 +14,8 @@ enum class DType : std::uint8_t {
   bf16,
   e4m3,
   e5m2,
-  e8m0,  // e8m0: a power of two, value 2^(byte - 127)
+  e8m0,  // a power of two, value 2^(byte - 127)
+  e2m1,  // two numbers a byte, the first in the low nibble: sign, then 0, 0.5, 1, 1.5, 2, 3, 4, 6
   f64,
   i8,
   i16,
@@ -25,9 +26,10 @@ enum class DType : std::uint8_t {
   u32,
   u64,
   boolean,
-  q4_0,  // 32 numbers in 18 bytes: f16 d, 16 bytes of nibbles; value = d (q - 8); low nibbles are the first half
-  q4_1,  // 32 in 20 bytes: f16 d, f16 m, nibbles; value = d q + m
-  q8_0,  // 32 in 34 bytes: f16 d, 32 x int8; value = d q
+  q4_0,   // 32 numbers in 18 bytes: f16 d, 16 bytes of nibbles; value = d (q - 8); low nibbles are the first half
+  q4_1,   // 32 in 20 bytes: f16 d, f16 m, nibbles; value = d q + m
+  q8_0,   // 32 in 34 bytes: f16 d, 32 x int8; value = d q
+  mxfp4,  // 32 in 17 bytes: e8m0 d, nibbles of e2m1 as q4_0's; in files only: devices keep e2m1 and e8m0 apart
 };
 
 struct DTypeInfo {
@@ -50,6 +52,8 @@ constexpr DTypeInfo dtype_info(DType dtype) {
       return {"e5m2", 1, 1};
     case DType::e8m0:
       return {"e8m0", 1, 1};
+    case DType::e2m1:
+      return {"e2m1", 2, 1};
     case DType::f64:
       return {"f64", 1, 8};
     case DType::i8:
@@ -76,6 +80,8 @@ constexpr DTypeInfo dtype_info(DType dtype) {
       return {"q4_1", 32, 20};
     case DType::q8_0:
       return {"q8_0", 32, 34};
+    case DType::mxfp4:
+      return {"mxfp4", 32, 17};
   }
   return {"?", 1, 0};
 }

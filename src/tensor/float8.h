@@ -93,6 +93,13 @@ constexpr std::uint8_t e5m2_from_f32(float x) {
   return static_cast<std::uint8_t>(sign | ((rounded >> 21) - 0x1C0u));
 }
 
+constexpr float f32_from_e2m1(std::uint8_t nibble) {
+  const int magnitude = nibble & 7;
+  const float value = magnitude < 2 ? 0.5f * static_cast<float>(magnitude)
+                                    : static_cast<float>((2 + magnitude % 2) << (magnitude / 2)) / 4.0f;
+  return (nibble & 8) != 0 ? -value : value;
+}
+
 constexpr float f32_from_e8m0(std::uint8_t code) {
   return code == 0     ? 0x1p-127f
          : code == 255 ? std::bit_cast<float>(0x7FC00000u)

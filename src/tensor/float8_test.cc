@@ -118,6 +118,16 @@ TEST(Float8, MatchesMlDtypesOnEveryCode) {
   }
 }
 
+// One bit of sign, two of exponent with bias 1, one of mantissa.
+TEST(Float8, EveryE2m1HasTheValueOfItsDefinition) {
+  for (int code = 0; code < 16; ++code) {
+    const int exponent = code >> 1 & 3;
+    const double fraction = (code & 1) / 2.0;
+    const double magnitude = exponent == 0 ? fraction : std::ldexp(1 + fraction, exponent - 1);
+    EXPECT_EQ(f32_from_e2m1(static_cast<std::uint8_t>(code)), (code & 8) != 0 ? -magnitude : magnitude) << code;
+  }
+}
+
 // The value of an f16 by its definition.
 double f16_value(std::uint32_t code) {
   const int exponent = static_cast<int>(code >> 10 & 31);

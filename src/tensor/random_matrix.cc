@@ -33,12 +33,22 @@ void make_rows(const RandomMatrix& matrix, std::int64_t first, std::int64_t coun
   }
 }
 
+void make_pairs(const RandomMatrix& matrix, std::int64_t first, std::int64_t count, std::uint8_t* to) {
+  check(matrix.first % 2 == 0 && matrix.stride % 2 == 0 && matrix.cols % 2 == 0, "numbers of e2m1 come in pairs");
+  for (std::int64_t row = first; row < first + count; ++row) {
+    const auto begin = static_cast<std::uint64_t>(matrix.first + row * matrix.stride);
+    for (std::uint64_t place = begin; place < begin + static_cast<std::uint64_t>(matrix.cols); place += 2)
+      *to++ = random_e2m1_pair(random_hash(matrix.key, place), place);
+  }
+}
+
 }  // namespace
 
 void make_random_rows(const RandomMatrix& matrix, std::int64_t first, std::int64_t count, std::byte* to) {
   if (matrix.dtype == DType::bf16)
     return make_rows(matrix, first, count, reinterpret_cast<std::uint16_t*>(to), random_bf16);
-  check(matrix.dtype == DType::e4m3, "random numbers are bf16 or e4m3");
+  if (matrix.dtype == DType::e2m1) return make_pairs(matrix, first, count, reinterpret_cast<std::uint8_t*>(to));
+  check(matrix.dtype == DType::e4m3, "random numbers are bf16, e4m3 or e2m1");
   make_rows(matrix, first, count, reinterpret_cast<std::uint8_t*>(to), random_e4m3);
 }
 

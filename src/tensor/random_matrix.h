@@ -3,7 +3,7 @@
 // any number.
 //
 // Numbers are spread evenly over +-kRandomSpread in 4096 levels: bf16 values, or e4m3 codes whose scale is
-// kRandomScale.
+// kRandomScale; or they are codes of e2m1, all sixteen equally often, with the exponent kRandomExponent.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,13 @@ namespace octavo {
 
 constexpr float kRandomSpread = 0.035f;
 constexpr float kRandomScale = kRandomSpread / 448.0f;  // of e4m3 codes
+constexpr std::uint8_t kRandomExponent = 127 - 8;       // e8m0, of e2m1 codes
 constexpr std::uint64_t kNumbersPerHash = 4;            // 16 of its 64 bits each
 constexpr std::uint64_t kRandomLevels = 4096;
 
 struct RandomMatrix {
   std::uint64_t key = 0;
-  DType dtype = DType::bf16;  // bf16 or e4m3
+  DType dtype = DType::bf16;  // bf16, e4m3, or e2m1 with even rows and cuts
   std::int64_t rows = 0, cols = 0;
   std::int64_t first = 0;   // place of the first number in the whole matrix
   std::int64_t stride = 0;  // from one row's first number to the next's, in the whole matrix
@@ -46,6 +47,11 @@ constexpr float level_value(std::uint64_t level) {
 }
 constexpr std::uint16_t random_bf16(std::uint64_t level) { return bf16_from_f32(level_value(level) * kRandomSpread); }
 constexpr std::uint8_t random_e4m3(std::uint64_t level) { return e4m3_from_f32(level_value(level) * 448.0f); }
+
+// The byte of the e2m1 numbers at `place`, which is even, and after it.
+constexpr std::uint8_t random_e2m1_pair(std::uint64_t hash, std::uint64_t place) {
+  return static_cast<std::uint8_t>(random_level(hash, place) / 256 | random_level(hash, place + 1) / 256 << 4);
+}
 
 // Rows [first, first + count) of `matrix`, by the host.
 void make_random_rows(const RandomMatrix& matrix, std::int64_t first, std::int64_t count, std::byte* to);

@@ -1,7 +1,8 @@
 // Weight: the matrix of a linear layer as it is stored: numbers, scales and their grain. y = x W^T, W is [out, in].
 //
 // A weight is a stack of parts along `out` (q, k and v of one attention; gate and up of one MLP): one `linear` computes
-// them all, and each part keeps its own dtype and scales, as the file has them. Numbers stay packed.
+// them all, and each part keeps its own dtype and scales, as the file has them. Numbers stay packed. e2m1 numbers have a
+// scale for each 32 of a row (MXFP4): grain block, 1 x 32.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,7 @@ enum class ScaleGrain : std::uint8_t {
 struct WeightPart {
   Tensor values;  // [out, in]
   ScaleGrain grain = ScaleGrain::none;
-  Tensor scale;  // f32; value = number * scale
+  Tensor scale;  // f32, of e2m1 numbers e8m0; value = number * scale
   int block_rows = 0;
   int block_cols = 0;
   Tensor input_scale;  // f32 [1]: static scale of the inputs for W8A8, or empty. The CPU wing does not round inputs

@@ -10,6 +10,13 @@
 namespace octavo {
 namespace {
 
+// MXFP4 lies in a safetensors file as bytes: two numbers each in "..._blocks", powers of two in "..._scales".
+std::string stored_kind(const StoredTensor& tensor) {
+  if (tensor.dtype == DType::u8 && tensor.name.ends_with("_blocks")) return "e2m1";
+  if (tensor.dtype == DType::u8 && tensor.name.ends_with("_scales")) return "e8m0";
+  return std::string(dtype_info(tensor.dtype).name);
+}
+
 OrderedJson describe_weights(const Checkpoint& checkpoint) {
   std::int64_t parameters = 0;
   std::int64_t bytes = 0;
@@ -18,8 +25,8 @@ OrderedJson describe_weights(const Checkpoint& checkpoint) {
     std::int64_t count = 1;
     for (const std::int64_t n : tensor.shape) count *= n;
     const auto size = static_cast<std::int64_t>(tensor.bytes.size());
-    const std::string dtype(dtype_info(tensor.dtype).name);
-    parameters += count;
+    const std::string dtype = stored_kind(tensor);
+    parameters += dtype == "e2m1" ? 2 * count : dtype == "e8m0" ? 0 : count;
     bytes += size;
     by_dtype[dtype] = by_dtype.value(dtype, std::int64_t{0}) + size;
   }
@@ -83,6 +90,11 @@ void add_sizes(const ModelSpec& spec, OrderedJson& report) {
   const auto sliding =
       std::count_if(spec.layers.begin(), spec.layers.end(), [](const LayerSpec& l) { return l.window > 0; });
   if (sliding > 0) report["layers_with_a_window"] = sliding;
+  const auto widest = std::max_element(spec.layers.begin(), spec.layers.end(),
+                                       [](const LayerSpec& a, const LayerSpec& b) { return a.window < b.window; });
+  if (sliding > 0) report["window"] = widest->window;
+  if (spec.experts > 0) report["experts"] = spec.experts;
+  if (spec.experts > 0) report["experts_per_token"] = spec.experts_per_token;
   report["bos_token_id"] = spec.bos ? OrderedJson(*spec.bos) : OrderedJson(nullptr);
   report["eos_token_ids"] = spec.eos;
 }

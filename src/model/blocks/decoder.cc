@@ -1,14 +1,22 @@
 #include "model/blocks/decoder.h"
 
 namespace octavo {
+namespace {
+
+std::variant<Mlp, Moe> make_mlp(const DecoderConfig& config, std::size_t layer, RankOf rank) {
+  if (!config.moe.empty() && config.moe[layer]) return Moe(*config.moe[layer], rank);
+  return Mlp(config.dense.hidden, config.dense.intermediate, config.dense.mlp_bias, rank);
+}
+
+}  // namespace
 
 Decoder::Decoder(const DecoderConfig& config, RankOf rank)
     : config_(config),
       embedding_(config.dense.vocab, config.dense.hidden),
-      norm_out_(config.dense.hidden, config.dense.norm_eps),
+      norm_out_(config.dense.hidden, config.dense.norm_eps, config.norm_rounded_first),
       head_(config.dense.vocab, config.dense.hidden) {
   const DenseConfig& dense = config.dense;
-  const Norm norm(dense.hidden, dense.norm_eps);
+  const Norm norm(dense.hidden, dense.norm_eps, config.norm_rounded_first);
   for (int i = 0; i < dense.num_layers; ++i) {
     const AttentionConfig attention{.layer = i,
                                     .hidden = dense.hidden,
@@ -17,10 +25,10 @@ Decoder::Decoder(const DecoderConfig& config, RankOf rank)
                                     .head_dim = dense.head_dim,
                                     .window = config.windows[static_cast<std::size_t>(i)],
                                     .bias = dense.attention_bias,
+                                    .sinks = config.sinks,
                                     .qk_norm = config.qk_norm,
                                     .norm_eps = dense.norm_eps};
-    layers_.push_back(
-        {norm, Attention(attention, rank), norm, Mlp(dense.hidden, dense.intermediate, dense.mlp_bias, rank)});
+    layers_.push_back({norm, Attention(attention, rank), norm, make_mlp(config, static_cast<std::size_t>(i), rank)});
   }
 }
 
@@ -31,7 +39,7 @@ Status Decoder::visit(Binder& binder, const std::string& prefix) {
     OCTAVO_TRY(layers_[i].norm_in.visit(binder, name + ".input_layernorm"));
     OCTAVO_TRY(layers_[i].attention.visit(binder, name + ".self_attn"));
     OCTAVO_TRY(layers_[i].norm_mid.visit(binder, name + ".post_attention_layernorm"));
-    OCTAVO_TRY(layers_[i].mlp.visit(binder, name + ".mlp"));
+    OCTAVO_TRY(std::visit([&](auto& mlp) { return mlp.visit(binder, name + ".mlp"); }, layers_[i].mlp));
   }
   OCTAVO_TRY(norm_out_.visit(binder, prefix + ".norm"));
   // A head that is present although tied equals the embedding (models.md 1), and is bound so that no tensor stays
@@ -59,7 +67,7 @@ Tensor Decoder::forward(Step& step) {
     const Layer& layer = layers_[i];
     layer.attention.forward(step, rope_, x, delta);
     layer.norm_mid.add_apply(step, delta, residual, x);
-    layer.mlp.forward(step, x, delta);
+    std::visit([&](const auto& mlp) { mlp.forward(step, x, delta); }, layer.mlp);
     const Norm& next = i + 1 < layers_.size() ? layers_[i + 1].norm_in : norm_out_;
     next.add_apply(step, delta, residual, x);
   }
@@ -79,6 +87,15 @@ Result<ModelSpec> decoder_spec(const DecoderConfig& config, RankOf rank, ModelSp
     return Error("tensor parallel size " + std::to_string(rank.size) + " does not divide " +
                  std::to_string(dense.q_heads) + " heads, " + std::to_string(dense.kv_heads) +
                  " KV heads and an MLP of " + std::to_string(dense.intermediate));
+  for (const auto& moe : config.moe)
+    if (moe && moe->intermediate % rank.size != 0)
+      return Error("tensor parallel size " + std::to_string(rank.size) + " does not divide experts of " +
+                   std::to_string(moe->intermediate));
+  for (const auto& moe : config.moe)
+    if (moe) {
+      spec.experts = moe->experts;
+      spec.experts_per_token = moe->per_token;
+    }
   spec.hidden = dense.hidden;
   spec.vocab = dense.vocab;
   spec.max_positions = rope_max_positions(config.rope, dense.max_positions);
@@ -92,6 +109,7 @@ Result<ModelSpec> decoder_spec(const DecoderConfig& config, RankOf rank, ModelSp
     layer.kv_heads = dense.kv_heads;
     layer.head_dim = dense.head_dim;
     layer.value_dim = dense.head_dim;
+    layer.sinks = config.sinks;
     spec.layers.push_back(layer);
   }
   return spec;

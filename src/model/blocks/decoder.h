@@ -1,13 +1,17 @@
-// Decoder: the pre-norm stack that llama and its relatives share: x += attention(norm(x)); x += mlp(norm(x)); then a
-// last norm and the head. A family says its sizes and switches; what only one family has stays in that family's file.
+// Decoder: the pre-norm stack that llama and its relatives share: x += attention(norm(x)); x += mlp(norm(x)), where a
+// layer's MLP may be a choice of experts; then a last norm and the head. A family says its sizes and switches; what
+// only one family has stays in that family's file.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "model/blocks/attention.h"
 #include "model/blocks/embedding.h"
 #include "model/blocks/mlp.h"
+#include "model/blocks/moe.h"
 #include "model/config.h"
 #include "model/rope.h"
 
@@ -17,7 +21,10 @@ struct DecoderConfig {
   DenseConfig dense;
   RopeConfig rope;
   bool qk_norm = false;
-  std::vector<int> windows;  // per layer; 0: full
+  bool sinks = false;
+  bool norm_rounded_first = true;             // NormRule
+  std::vector<int> windows;                   // per layer; 0: full
+  std::vector<std::optional<MoeConfig>> moe;  // per layer, or empty: no layer has experts
 };
 
 class Decoder {
@@ -33,7 +40,7 @@ class Decoder {
     Norm norm_in;
     Attention attention;
     Norm norm_mid;
-    Mlp mlp;
+    std::variant<Mlp, Moe> mlp;
   };
   DecoderConfig config_;
   Embedding embedding_;

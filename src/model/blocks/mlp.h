@@ -15,6 +15,8 @@ class Mlp {
   Status visit(Binder& binder, const std::string& prefix);  // "model.layers.3.mlp"
   // x, out: [tokens, hidden]
   void forward(Step& step, const Tensor& x, const Tensor& out) const;
+  // This rank's share of it, not yet summed over the ranks.
+  void partial(Step& step, const Tensor& x, const Tensor& out) const;
 
  private:
   int hidden_;

@@ -1,0 +1,145 @@
+#include "cpu/weight_tiles.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "cpu/rows.h"
+
+namespace octavo::cpu {
+
+namespace {
+
+constexpr std::int64_t kOutsOfTile = 48;  // a kernel's own step
+constexpr std::int64_t kBytesOfTile =
+    24 << 10;  // of weights: some microseconds, so that no thread waits long at the end
+constexpr std::int64_t kRowsOfPart = 16;
+constexpr std::size_t kCacheLine = 64;
+constexpr float kOne = 1.0f;
+
+std::optional<WeightKind> kind_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return WeightKind::f32;
+    case DType::f16:
+      return WeightKind::f16;
+    case DType::bf16:
+      return WeightKind::bf16;
+    case DType::e4m3:
+      return WeightKind::e4m3;
+    case DType::e2m1:
+      return WeightKind::e2m1;
+    case DType::q4_0:
+      return WeightKind::q4_0;
+    case DType::q4_1:
+      return WeightKind::q4_1;
+    case DType::q8_0:
+      return WeightKind::q8_0;
+    default:
+      return std::nullopt;
+  }
+}
+
+bool is_tiled_part(const WeightPart& part) {
+  if (!kind_of(part.values.dtype())) return false;
+  if (part.values.dtype() == DType::e2m1) return true;
+  if (part.values.dtype() != DType::e4m3) return part.grain == ScaleGrain::none;
+  return part.grain != ScaleGrain::block || part.block_cols % kLinearPad == 0;
+}
+
+void set_scale(const WeightPart& part, LinearTile& tile) {
+  constexpr std::int64_t kEndless = std::int64_t{1} << 40;
+  tile.scale_rows = kEndless;
+  tile.scale_cols = kEndless;
+  if (part.values.dtype() == DType::e2m1) {
+    tile.exponents = part.scale.data<std::uint8_t>();
+    tile.exponent_stride = part.scale.stride(0);
+  }
+  if (part.values.dtype() != DType::e4m3) return;
+  tile.scale = part.grain == ScaleGrain::none ? &kOne : floats(part.scale);
+  if (part.grain == ScaleGrain::channel) {
+    tile.scale_rows = 1;
+    tile.scale_stride = 1;
+  } else if (part.grain == ScaleGrain::block) {
+    tile.scale_rows = part.block_rows;
+    tile.scale_cols = part.block_cols;
+    tile.scale_stride = part.scale.size(1);
+  }
+}
+
+void convert_row(const Tensor& x, std::int64_t from, WidenFunction widen, float* to, std::int64_t stride) {
+  const std::int64_t in = x.size(1);
+  if (x.dtype() == DType::bf16)
+    widen(reinterpret_cast<const std::uint16_t*>(row_at(x, from)), in, to);
+  else
+    load_row(row_at(x, from), x.dtype(), in, to);
+  std::fill(to + in, to + stride, 0.0f);
+}
+
+template <class RowOf>
+Floats convert_rows(ThreadPool& pool, const Tensor& x, std::int64_t count, std::int64_t stride, WidenFunction widen,
+                    RowOf row_of) {
+  Floats memory = make_floats(count * stride);
+  pool.run((count + kRowsOfPart - 1) / kRowsOfPart, [&](std::int64_t part) {
+    for (std::int64_t i = part * kRowsOfPart; i < std::min(count, (part + 1) * kRowsOfPart); ++i)
+      convert_row(x, row_of(i), widen, memory.get() + i * stride, stride);
+  });
+  return memory;
+}
+
+std::int64_t padded_width(std::int64_t in) { return (in + kLinearPad - 1) / kLinearPad * kLinearPad; }
+
+}  // namespace
+
+Floats make_floats(std::int64_t count) {
+  const auto bytes = (static_cast<std::size_t>(count) * sizeof(float) + kCacheLine - 1) / kCacheLine * kCacheLine;
+  Floats memory(static_cast<float*>(std::aligned_alloc(kCacheLine, std::max(bytes, kCacheLine))));
+  check(memory != nullptr, "no memory is left for the numbers of a linear layer");
+  return memory;
+}
+
+bool is_tiled(const Weight& weight) {
+  return weight.in > 0 && std::all_of(weight.parts.begin(), weight.parts.end(), is_tiled_part);
+}
+
+void add_tiles(const Weight& weight, const float* bias, const Tensor& out, std::vector<LinearTile>& tiles) {
+  std::int64_t first = 0;  // the part's place among the outputs
+  for (const WeightPart& part : weight.parts) {
+    LinearTile tile;
+    tile.in = weight.in;
+    tile.kind = *kind_of(part.values.dtype());
+    tile.weight = reinterpret_cast<const std::uint8_t*>(part.values.raw());
+    tile.row_bytes = dtype_bytes(part.values.dtype(), part.values.stride(0));
+    set_scale(part, tile);
+    tile.bias = bias == nullptr ? nullptr : bias + first;
+    tile.out = out.raw() + dtype_bytes(out.dtype(), first);
+    tile.out_stride = out.stride(0);
+    tile.out_is_bf16 = out.dtype() == DType::bf16;
+    const std::int64_t step = std::max<std::int64_t>(1, kBytesOfTile / (tile.row_bytes * kOutsOfTile)) * kOutsOfTile;
+    const std::int64_t outs = part.values.size(0);
+    for (tile.begin = 0; tile.begin < outs; tile.begin = tile.end) {
+      tile.end = std::min(outs, tile.begin + step);
+      tiles.push_back(tile);
+    }
+    first += outs;
+  }
+}
+
+LinearInputs::LinearInputs(ThreadPool& pool, const Tensor& x, WidenFunction widen) {
+  if (x.dtype() == DType::f32 && x.size(1) % kLinearPad == 0) {
+    rows_ = x.data<float>();
+    stride_ = x.stride(0);
+    return;
+  }
+  stride_ = padded_width(x.size(1));
+  memory_ = convert_rows(pool, x, x.size(0), stride_, widen, [](std::int64_t i) { return i; });
+  rows_ = memory_.get();
+}
+
+LinearInputs::LinearInputs(ThreadPool& pool, const Tensor& x, std::span<const std::int64_t> order, WidenFunction widen)
+    : stride_(padded_width(x.size(1))) {
+  memory_ = convert_rows(pool, x, static_cast<std::int64_t>(order.size()), stride_, widen,
+                         [&](std::int64_t i) { return order[static_cast<std::size_t>(i)]; });
+  rows_ = memory_.get();
+}
+
+}  // namespace octavo::cpu
