@@ -1,0 +1,214 @@
+"""Golden checkpoints with experts, written as converters to GGUF write them: octavo's logits are the reference
+library's, within float32. The format and the tensors' names are those of ggml's documentation and its converter."""
+
+import math
+import struct
+import unittest
+
+import checkpoints
+from checkpoints import F32, STRING, U32
+from octavo_program import ProgramTest, octavo
+
+GGML_F32, GGML_BF16, GGML_MXFP4 = 0, 30, 39
+LAYER_PARTS = {
+    "input_layernorm.weight": "attn_norm.weight",
+    "post_attention_layernorm.weight": "ffn_norm.weight",
+    "self_attn.q_proj.": "attn_q.",
+    "self_attn.k_proj.": "attn_k.",
+    "self_attn.v_proj.": "attn_v.",
+    "self_attn.o_proj.": "attn_output.",
+    "self_attn.q_norm.": "attn_q_norm.",
+    "self_attn.k_norm.": "attn_k_norm.",
+    "mlp.gate.": "ffn_gate_inp.",
+    "mlp.router.": "ffn_gate_inp.",
+    "self_attn.sinks": "attn_sinks.weight",
+}
+WHOLE = {
+    "model.embed_tokens.weight": "token_embd.weight",
+    "model.norm.weight": "output_norm.weight",
+    "lm_head.weight": "output.weight",
+}
+
+
+def e4m3(code):
+    exponent, mantissa = code >> 3 & 15, code & 7
+    value = math.ldexp(mantissa, -9) if exponent == 0 else math.ldexp(8 + mantissa, exponent - 10)
+    return -value if code & 128 else value
+
+
+def floats_of_bf16(raw):
+    return [struct.unpack("<f", b"\0\0" + raw[i : i + 2])[0] for i in range(0, len(raw), 2)]
+
+
+class Source:
+    """A golden checkpoint's tensors."""
+
+    def __init__(self, name):
+        self.folder = checkpoints.golden(name)
+        self.config = checkpoints.read_json(self.folder / "config.json")
+        self.header, self.data = checkpoints.read_safetensors(self.folder / "model.safetensors")
+        self.header.pop("__metadata__", None)
+
+    def raw(self, name):
+        begin, end = self.header[name]["data_offsets"]
+        return self.data[begin:end]
+
+    def shape(self, name):
+        return self.header[name]["shape"]
+
+    def floats(self, name):
+        """As F32, e4m3 times its scales of 128 x 128: exact in float32."""
+        raw = self.raw(name)
+        if self.header[name]["dtype"] == "BF16":
+            return floats_of_bf16(raw)
+        rows, cols = self.shape(name)
+        scales = floats_of_bf16(self.raw(name + "_scale_inv"))
+        per_row = (cols + 127) // 128
+        return [
+            e4m3(raw[i]) * scales[i // cols // 128 * per_row + i % cols // 128] for i in range(rows * cols)
+        ]
+
+    def as_f32(self, name):
+        numbers = self.floats(name)
+        return struct.pack(f"<{len(numbers)}f", *numbers)
+
+
+def keys_of(config, architecture, **more):
+    keys = {
+        "block_count": config["num_hidden_layers"],
+        "context_length": config["max_position_embeddings"],
+        "embedding_length": config["hidden_size"],
+        "feed_forward_length": config["intermediate_size"],
+        "attention.head_count": config["num_attention_heads"],
+        "attention.head_count_kv": config["num_key_value_heads"],
+        "attention.key_length": config["head_dim"],
+        "attention.value_length": config["head_dim"],
+        "attention.layer_norm_rms_epsilon": config["rms_norm_eps"],
+        "rope.freq_base": config["rope_theta"],
+        "vocab_size": config["vocab_size"],
+        "expert_count": config["num_local_experts"],
+        "expert_used_count": config["num_experts_per_tok"],
+    } | more
+    kinds = {int: U32, float: F32, str: STRING}
+    return [("general.architecture", STRING, architecture)] + [
+        (f"{architecture}.{key}", kinds[type(value)], value) for key, value in keys.items()
+    ]
+
+
+def plain_tensors(source):
+    """All that is no expert's: vectors as F32, bf16 matrices as they are, e4m3 ones as F32."""
+    tensors = []
+    for name in source.header:
+        if ".experts." in name or name.endswith("_scale_inv"):
+            continue
+        theirs = WHOLE.get(name)
+        if theirs is None:
+            _, _, layer, rest = name.split(".", 3)
+            ours = next(part for part in LAYER_PARTS if rest.startswith(part))
+            theirs = f"blk.{layer}." + rest.replace(ours, LAYER_PARTS[ours])
+        shape = source.shape(name)
+        if len(shape) == 2 and source.header[name]["dtype"] == "BF16":
+            tensors.append((theirs, shape[::-1], GGML_BF16, source.raw(name)))
+        else:
+            tensors.append((theirs, shape[::-1], GGML_F32, source.as_f32(name)))
+    return tensors
+
+
+def qwen3moe():
+    source = Source("qwen3moe-fp8-block")
+    config = source.config
+    tensors = plain_tensors(source)
+    for layer in range(config["num_hidden_layers"]):
+        for part in ("gate", "up", "down"):
+            names = [
+                f"model.layers.{layer}.mlp.experts.{expert}.{part}_proj.weight"
+                for expert in range(config["num_local_experts"])
+            ]
+            raw = b"".join(source.as_f32(name) for name in names)
+            dims = [*source.shape(names[0])[::-1], len(names)]
+            tensors.append((f"blk.{layer}.ffn_{part}_exps.weight", dims, GGML_F32, raw))
+    keys = keys_of(config, "qwen3moe", expert_feed_forward_length=config["moe_intermediate_size"])
+    return source, keys, tensors
+
+
+def ggml_blocks(blocks, scales):
+    """Neighbours in a byte become the first and the second half of 32 numbers, behind their scale."""
+    out = bytearray()
+    for i, scale in enumerate(scales):
+        codes = [code for pair in blocks[16 * i : 16 * i + 16] for code in (pair & 15, pair >> 4)]
+        out.append(scale)
+        out += bytes(codes[j] | codes[j + 16] << 4 for j in range(16))
+    return bytes(out)
+
+
+def gpt_oss():
+    source = Source("gptoss-mxfp4")
+    config = source.config
+    rope = config["rope_scaling"]
+    tensors = [
+        (name.replace(".ffn_norm.", ".post_attention_norm."), *rest) for name, *rest in plain_tensors(source)
+    ]
+    experts, width, hidden = config["num_local_experts"], config["intermediate_size"], config["hidden_size"]
+    for layer in range(config["num_hidden_layers"]):
+        prefix = f"model.layers.{layer}.mlp.experts."
+        for part, matrix, first, step in (("gate", "gate_up", 0, 2), ("up", "gate_up", 1, 2), ("down", "down", 0, 1)):
+            blocks, scales = (source.raw(f"{prefix}{matrix}_proj_{kind}") for kind in ("blocks", "scales"))
+            groups = (hidden if matrix == "gate_up" else width) // 32
+            rows = range(first, len(scales) // groups, step)
+            raw = b"".join(
+                ggml_blocks(blocks[16 * groups * row : 16 * groups * (row + 1)], scales[groups * row : groups * (row + 1)])
+                for row in rows
+            )
+            name = f"blk.{layer}.ffn_{part}_exps"
+            tensors.append((name + ".weight", [32 * groups, len(rows) // experts, experts], GGML_MXFP4, raw))
+            bias = source.floats(f"{prefix}{matrix}_proj_bias")[first::step]
+            tensors.append(
+                (name + ".bias", [len(rows) // experts, experts], GGML_F32, struct.pack(f"<{len(bias)}f", *bias))
+            )
+    more = {
+        "expert_feed_forward_length": width,
+        "attention.sliding_window": config["sliding_window"],
+        "rope.scaling.type": "yarn",
+        "rope.scaling.factor": rope["factor"],
+        "rope.scaling.original_context_length": rope["original_max_position_embeddings"],
+    }
+    return source, keys_of(config, "gpt-oss", **more), tensors
+
+
+class GgufExpertsTest(ProgramTest):
+    def logits(self, source, file):
+        ids = checkpoints.read_integers(source.folder / "golden.safetensors", "input_ids")
+        ids_file, out = self.folder / "ids.json", self.folder / "logits.safetensors"
+        checkpoints.write_json(ids_file, ids)
+        flags = ("--input-ids-file", ids_file, "--output", out, "--dtype", "float32", "--max-model-len", 128)
+        self.assert_succeeds(octavo("eval", "logits", file, *flags))
+        return checkpoints.read_floats(out, "logits")[1]
+
+    def assert_golden(self, source, keys, tensors):
+        file = self.folder / "model.gguf"
+        checkpoints.write_gguf(file, keys, tensors)
+        ours = self.logits(source, file)
+        golden = checkpoints.read_floats(source.folder / "golden.safetensors", "logits")[1]
+        self.assertEqual(len(ours), len(golden))
+        distance = math.sqrt(math.fsum((a - b) ** 2 for a, b in zip(ours, golden)))
+        self.assertLess(distance / math.sqrt(math.fsum(b * b for b in golden)), 5e-4)
+
+    def test_separate_experts_become_one_tensor_a_part(self):
+        self.assert_golden(*qwen3moe())
+
+    def test_mxfp4_sinks_windows_and_biases(self):
+        self.assert_golden(*gpt_oss())
+
+    def test_what_is_missing_is_named(self):
+        file = self.folder / "model.gguf"
+        _, keys, tensors = gpt_oss()
+        for missing in ("blk.1.ffn_up_exps.weight", "blk.1.ffn_up_exps.bias", "blk.0.attn_sinks.weight"):
+            checkpoints.write_gguf(file, keys, [entry for entry in tensors if entry[0] != missing])
+            self.assert_refuses(octavo("inspect", file), missing)
+        for missing in ("gpt-oss.expert_count", "gpt-oss.expert_used_count", "gpt-oss.attention.sliding_window"):
+            checkpoints.write_gguf(file, [entry for entry in keys if entry[0] != missing], tensors)
+            self.assert_refuses(octavo("inspect", file), missing)
+
+
+if __name__ == "__main__":
+    unittest.main()
