@@ -9,6 +9,9 @@ namespace octavo::cuda {
 namespace {
 
 constexpr int kPlanThreads = 256;
+constexpr std::int32_t kLeastSplit = 2;  // pages
+constexpr float kSplitCost = 2.0f;       // what a split takes beside its pages, and more for each that is merged, in
+constexpr float kMergeCost = 0.125f;     // times of a page
 constexpr const char* kPurpose = "attention's plan";
 
 struct PlanParams {
@@ -18,26 +21,80 @@ struct PlanParams {
   std::int32_t num_decodes;
   std::int32_t group;
   std::int32_t window;
+  std::int32_t blocks;  // of decodes, at once
+  std::int32_t parts;   // blocks that a split takes: its heads
   DecodeItem* decodes;
   std::int32_t tile_rows[kMaxTileSizes];
   PrefillItem* prefills[kMaxTileSizes];
   std::int32_t* counts;  // decodes and prefills, for each size of tiles
 };
 
-struct SplitOfContext {
-  std::int32_t first_page = 0;
-  std::int32_t pages = 0;
-  std::int32_t split_pages = 4;
+// The pages that a decode sees.
+struct SeenPages {
+  std::int32_t first, count;
 
-  __device__ SplitOfContext(std::int32_t context, std::int32_t window) {
-    first_page = window > 0 ? max(0, context - window) / kPageTokens : 0;
-    pages = (context + kPageTokens - 1) / kPageTokens - first_page;
-    if (pages > 32) split_pages = 8;  // few splits where they are short: each costs as much as two pages
-    if (pages > 128) split_pages = 16;
-    while (split_pages * kMaxSplits < pages) split_pages *= 2;
+  __device__ SeenPages(std::int32_t context, std::int32_t window) {
+    first = window > 0 ? max(0, context - window) / kPageTokens : 0;
+    count = (context + kPageTokens - 1) / kPageTokens - first;
   }
-  __device__ std::int32_t count() const { return (pages + split_pages - 1) / split_pages; }
 };
+
+__device__ std::int32_t splits_of(std::int32_t pages, std::int32_t split_pages) {
+  return min(kMaxSplits, (pages + split_pages - 1) / split_pages);
+}
+// The same where none of equal splits is empty.
+__device__ std::int32_t even_splits_of(std::int32_t pages, std::int32_t split_pages) {
+  if (pages == 0) return 0;
+  const std::int32_t splits = splits_of(pages, split_pages);
+  const std::int32_t each = (pages + splits - 1) / splits;
+  return (pages + each - 1) / each;
+}
+
+// What decodes take where a split has so many pages at most, in times of a page: blocks take their splits one after the
+// other, and beside its pages each costs as much as some, and more to merge. Short sequences are one split anyway, and
+// do not count: nor do those that pad a step.
+__device__ float time_of(const PlanParams& p, std::int32_t split_pages) {
+  std::int32_t splits = 0, longest = 0;
+  const float inverse = 1.0f / static_cast<float>(split_pages);
+  for (std::int32_t seq = 0; seq < p.num_decodes; ++seq) {
+    const std::int32_t pages = SeenPages(p.context[seq], p.window).count;
+    if (pages <= kLeastSplit) continue;
+    splits += min(kMaxSplits, 1 + static_cast<std::int32_t>((static_cast<float>(pages) - 0.5f) * inverse));
+    longest = max(longest, pages);
+  }
+  if (splits == 0) return 0.0f;
+  const std::int32_t turns = (splits * p.parts + p.blocks - 1) / p.blocks;
+  const std::int32_t of_longest = splits_of(longest, split_pages);
+  const std::int32_t pages = (longest + of_longest - 1) / of_longest;
+  return static_cast<float>(turns) * (static_cast<float>(pages) + kSplitCost) +
+         kMergeCost * static_cast<float>(of_longest);
+}
+
+// The most pages of the thread whose time is least.
+__device__ std::int32_t quickest(float time, std::int32_t split_pages, std::uint64_t* shared) {
+  shared[threadIdx.x] =
+      std::uint64_t{__float_as_uint(time)} << 32 | (0xFFFFFFFFu - static_cast<std::uint32_t>(split_pages));
+  __syncthreads();
+  for (int step = kPlanThreads / 2; step > 0; step /= 2) {
+    if (static_cast<int>(threadIdx.x) < step)
+      shared[threadIdx.x] = min(shared[threadIdx.x], shared[threadIdx.x + step]);
+    __syncthreads();
+  }
+  const auto best = static_cast<std::int32_t>(0xFFFFFFFFu - static_cast<std::uint32_t>(shared[0]));
+  __syncthreads();
+  return best;
+}
+
+// How many pages a split has at most, of all threads: first one of sixteen steps an octave, then the best near it.
+__device__ std::int32_t choose_split(const PlanParams& p, std::uint64_t* shared) {
+  static_assert(kPlanThreads == 256);
+  if (p.num_decodes == 0) return kLeastSplit;
+  const auto thread = static_cast<std::int32_t>(threadIdx.x);
+  const std::int32_t step = max(kLeastSplit, ((16 + thread % 16) << thread / 16) / 8);
+  const std::int32_t coarse = quickest(time_of(p, step), step, shared);
+  const std::int32_t near = max(kLeastSplit, coarse - thread);
+  return quickest(time_of(p, near), near, shared);
+}
 
 // The sum of `count` over the threads before this one, and over all.
 __device__ std::int32_t sum_before(std::int32_t count, std::int32_t* shared, std::int32_t& all) {
@@ -55,31 +112,35 @@ __device__ std::int32_t sum_before(std::int32_t count, std::int32_t* shared, std
   return before;
 }
 
-__device__ void list_decode(const PlanParams& p, std::int32_t seq, std::int32_t at) {
-  const SplitOfContext cut(p.context[seq], p.window);
-  for (std::int32_t split = 0; split < cut.count(); ++split) {
-    const std::int32_t begin = split * cut.split_pages;
+__device__ void list_decode(const PlanParams& p, std::int32_t seq, const SeenPages& seen, std::int32_t splits,
+                            std::int32_t at) {
+  const std::int32_t pages = (seen.count + splits - 1) / splits;
+  for (std::int32_t split = 0; split < splits; ++split) {
+    const std::int32_t begin = split * pages;
     p.decodes[at + split] = {.seq = seq,
                              .context = p.context[seq],
-                             .first_page = cut.first_page + begin,
-                             .num_pages = static_cast<std::uint16_t>(min(cut.split_pages, cut.pages - begin)),
+                             .first_page = seen.first + begin,
+                             .num_pages = static_cast<std::uint16_t>(min(pages, seen.count - begin)),
                              .split = static_cast<std::uint8_t>(split),
-                             .splits = static_cast<std::uint8_t>(cut.count())};
+                             .splits = static_cast<std::uint8_t>(splits)};
   }
 }
 
 __global__ void plan_kernel(const PlanParams p) {
   __shared__ std::int32_t shared[kPlanThreads];
+  __shared__ std::uint64_t times[kPlanThreads];
+  const std::int32_t split_pages = choose_split(p, times);
   std::int32_t decodes = 0, prefills[kMaxTileSizes] = {};
   for (std::int32_t base = 0; base < p.num_seqs; base += kPlanThreads) {
     const std::int32_t seq = base + threadIdx.x;
     const bool exists = seq < p.num_seqs;
     const std::int32_t rows = exists ? (p.query_start[seq + 1] - p.query_start[seq]) * p.group : 0;
-    const std::int32_t splits = exists && seq < p.num_decodes ? SplitOfContext(p.context[seq], p.window).count() : 0;
+    const SeenPages seen(exists ? p.context[seq] : 0, p.window);
+    const std::int32_t splits = seq < p.num_decodes ? even_splits_of(seen.count, split_pages) : 0;
     std::int32_t all = 0;
     const std::int32_t at = decodes + sum_before(splits, shared, all);
     decodes += all;
-    if (splits > 0) list_decode(p, seq, at);
+    if (splits > 0) list_decode(p, seq, seen, splits, at);
 #pragma unroll
     for (int size = 0; size < kMaxTileSizes; ++size) {
       const std::int32_t tile_rows = p.tile_rows[size];
@@ -168,12 +229,16 @@ void PagePlan::make(cudaStream_t stream, const PlanAttentionArgs& args) {
   check(args.batch.num_seqs <= max_seqs_ && args.batch.num_tokens <= max_tokens_, "a step is within its plan's limits");
   check(args.shape.q_heads == q_heads_ && args.shape.format.segments[0].heads == kv_heads_,
         "a plan serves the shape that it was made for");
+  const RowLaunch& decode = launch(args.shape.format, portable::Phase::decode);
+  const std::int32_t group = q_heads_ / kv_heads_;
   const PlanParams p{.query_start = args.batch.query_start.data<std::int32_t>(),
                      .context = args.batch.context.data<std::int32_t>(),
                      .num_seqs = args.batch.num_seqs,
                      .num_decodes = args.batch.num_decodes,
-                     .group = q_heads_ / kv_heads_,
+                     .group = group,
                      .window = args.shape.window,
+                     .blocks = num_processors_ * decode.blocks,
+                     .parts = kv_heads_ * ((group + decode.row->tile_rows - 1) / decode.row->tile_rows),
                      .decodes = reinterpret_cast<DecodeItem*>(decodes_.data()),
                      .tile_rows = {tile_rows_[0], tile_rows_[1]},
                      .prefills = {list(0), list(1)},

@@ -1,7 +1,7 @@
 // PagePlan: a step's attention as lists of work in device memory, made by one small kernel from the lengths there.
 //
-// Decodes: the visible pages of a sequence are cut into at most 32 splits, a function of its context alone, so the rest
-// of the batch changes no bit of it. Prefills: tiles of rows (token and head of the group packed), the last first; a
+// Decodes: the visible pages of a sequence are cut into at most 32 splits, of a size that keeps all processors at work to
+// the end: it depends on the whole step, and the last bits of a decode with it. Prefills: tiles of rows (token and head of the group packed), the last first; a
 // list for each size that rows of the table want, for layers of a group may differ in kinds.
 // Memory is reserved when a plan is made, for the largest step, and kernels are made ready for launches there.
 #pragma once

@@ -43,12 +43,7 @@ std::span<const KernelRow> table_of(int width, Phase phase, int group, int limit
   return narrow ? tables.narrow : tables.wide;
 }
 
-// Hopper's own kernels are built and listed, and none is chosen before a device has run whole models through it: chunks
-// passed conformance but for one case of head size 256, and the ring of pages of decodes was mended since a device ran
-// them.
-constexpr bool kChooseHopperRows = false;
-
-// Those of chunks, where this GPU is one and they serve the shape: they know no cap on scores.
+// Hopper's own, where this GPU is one and they serve the shape: those of chunks know no cap on scores.
 std::vector<const KernelRow*> hopper_rows(const AttentionShape& shape) {
   int device = 0, major = 0, minor = 0;
   if (cudaGetDevice(&device) != cudaSuccess ||
@@ -58,7 +53,7 @@ std::vector<const KernelRow*> hopper_rows(const AttentionShape& shape) {
     return {};
   std::vector<const KernelRow*> rows;
   for (const KernelRow& row : sm90::all_rows())
-    if (row.width == shape.format.segments[0].width && row.phase == Phase::prefill && !shape.soft_cap)
+    if (row.width == shape.format.segments[0].width && (row.phase == Phase::decode || !shape.soft_cap))
       rows.push_back(&row);
   return rows;
 }
@@ -115,7 +110,7 @@ Result<std::vector<RowLaunch>> ready_rows(const AttentionShape& shape, bool dete
   const int limit = shared_limit();
   OCTAVO_TRY(rows_serve(shape, limit));
   std::vector<const KernelRow*> rows;
-  if (kChooseHopperRows && !deterministic) rows = hopper_rows(shape);  // first, so that they are chosen
+  if (!deterministic) rows = hopper_rows(shape);  // first, so that they are chosen
   for (const Phase phase : {Phase::decode, Phase::prefill})
     for (const KernelRow& row : table_of(shape.format.segments[0].width, phase, group_of(shape), limit))
       if (row.phase == phase && shared_bytes(row, group_of(shape)) <= limit) rows.push_back(&row);

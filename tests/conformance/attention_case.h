@@ -61,13 +61,14 @@ std::vector<std::vector<double>> seen_rows(const KvSegment& segment, const std::
 
 std::vector<double> reference(const Case& c, const Numbers& n);
 
-// Queries of chunks as products in e4m3 take them: each row rounded, times a power of two, in the cache's basis. Those
-// of decodes, which come first, stay.
+// Queries as a wing that computes in bfloat16 has them, in the cache's basis; those of chunks also as products in 8 bits
+// take them: over keys in e4m3 each row rounded to e4m3, times a power of two; over int8 its largest number is 127.
 Numbers with_rounded_queries(const Case& c, Numbers n);
 std::vector<float> attention_on(Path& path, const Case& c, const Numbers& n);
 
-// Expects attention_on() to be `want` up to the bound. A device's chunks over an e4m3 cache may have products in e4m3:
-// then rounded queries explain the result, up to the rounding of probabilities.
+// Expects attention_on() to be `want` up to the bound. Where the path's table has a row with products in 8 bits for the
+// case's chunks, its results are held to a reference over rounded queries: decodes to nearly bfloat16's rounding, chunks
+// up to that of probabilities.
 void expect_attention(Path& path, const Case& c, const Numbers& n, const std::vector<double>& want, double bound);
 
 }  // namespace octavo::conformance

@@ -227,7 +227,8 @@ TEST(Attention, ChunksAndBatchDoNotChangeBits) {
     }
 }
 
-// A device's splits are a function of a sequence's own context: beside others a decode keeps its bits.
+// Beside others a decode keeps its bits where that was asked for. Elsewhere a device cuts contexts by the work of the
+// whole step: then sums are those of other pieces, and no more than a rounding apart.
 TEST(Attention, TheRestOfABatchDoesNotChangeADecode) {
   for (const auto& [key, value] : kCommonPairs) {
     Case c{.key = key, .value = value, .rotation = is_8bit(key), .kv_heads = 1, .group = 3, .page_size = 64};
@@ -243,8 +244,14 @@ TEST(Attention, TheRestOfABatchDoesNotChangeADecode) {
     for_each_path([&](Path& path) {
       if (path.processor && !path.deterministic) return;
       const std::vector<float> want = attention_on(path, c, alone);
-      const std::vector<float> got = attention_on(path, among, n);
-      EXPECT_TRUE(std::equal(want.begin(), want.end(), got.begin())) << describe(among);
+      std::vector<float> got = attention_on(path, among, n);
+      got.resize(want.size());
+      if (path.deterministic) {
+        EXPECT_TRUE(got == want) << describe(among);
+      } else {
+        expect_close(describe(among), got, std::vector<double>(want.begin(), want.end()), c.value_width, 2e-2,
+                     c.compute);
+      }
     });
   }
 }

@@ -1,5 +1,5 @@
 // Decode on Hopper: one token a sequence. A block walks over a list of splits; a warp brings their pages ahead of two
-// warpgroups, which take them in turns and are merged by the first at the end of a split. The block that finishes a
+// warpgroups, which take them in turns and are merged by one of them at the end of a split. The block that finishes a
 // sequence's last split merges all of them, in their order whoever came last.
 //
 // Up to eight heads of a group are a tile; larger groups take several, whose pages the second finds in the L2 cache.
@@ -35,21 +35,36 @@ struct DecodeTask {
   }
 };
 
+// The ring of pages. The n-th page of a block goes to warpgroup n % 2, and so does its pair of barriers: a parity tells
+// a phase from the one before only, so who waits at a barrier must be there for each of its phases. Where the ring has
+// an odd number of places, a place has two pairs in turns.
 template <class Shape>
 class DecodePipe {
  public:
   __device__ explicit DecodePipe(std::byte* shared) : shared_(shared_address(shared)) {}
   __device__ void make() const {
-    for (int i = 0; i < Shape::kStages; ++i) {
+    for (int i = 0; i < Shape::kTurns; ++i) {
       make_barrier(full(i), 1);
       make_barrier(empty(i), 4);
     }
     barriers_made();
   }
-  __device__ static int parity(int n) { return n / Shape::kStages & 1; }
+  __device__ static int parity(int n) { return n / Shape::kTurns & 1; }
   __device__ std::uint32_t page(int n) const { return shared_ + n % Shape::kStages * Shape::kPageBytes; }
-  __device__ std::uint32_t full(int n) const { return barrier(n % Shape::kStages); }
-  __device__ std::uint32_t empty(int n) const { return barrier(Shape::kStages + n % Shape::kStages); }
+  __device__ std::uint32_t scales(int n) const {
+    return shared_ + Shape::kKeyScales + n % Shape::kStages * Shape::kScalesOfPage;
+  }
+  __device__ std::uint32_t full(int n) const { return barrier(n % Shape::kTurns); }
+  __device__ std::uint32_t empty(int n) const { return barrier(Shape::kTurns + n % Shape::kTurns); }
+
+  // Begins to bring the n-th page when its place is free.
+  __device__ void bring(int n, const std::byte* from) const {
+    if (n >= Shape::kStages) wait(empty(n - Shape::kStages), parity(n - Shape::kStages));
+    arrive_expecting(full(n), Shape::kPageBytes + Shape::kScalesOfPage);
+    copy_bulk(page(n), from, Shape::kPageBytes, full(n));
+    if constexpr (Shape::kIntegerKeys)  // they lie behind V
+      copy_bulk(scales(n), from + Shape::kPageBytes, Shape::kScalesOfPage, full(n));
+  }
 
  private:
   __device__ std::uint32_t barrier(int i) const { return shared_ + Shape::kBarriers + i * kBarrierBytes; }
@@ -73,11 +88,7 @@ __device__ void bring_pages(const AttentionParams& p, const DecodePipe<Shape>& p
     for (int i = 0; i < task.item.num_pages; ++i, ++n) {
       if (i > 0 && i % 32 == 0) numbers = numbers_from(task, i);
       const int page = __shfl_sync(~0u, numbers, i % 32);
-      if (lane == 0) {
-        wait(pipe.empty(n), DecodePipe<Shape>::parity(n) ^ 1);
-        arrive_expecting(pipe.full(n), Shape::kPageBytes);
-        copy_bulk(pipe.page(n), head + page * p.page_bytes, Shape::kPageBytes, pipe.full(n));
-      }
+      if (lane == 0) pipe.bring(n, head + page * p.page_bytes);
       if (i == 0) next_numbers = numbers_from(next, 0);
     }
     numbers = next_numbers;
@@ -111,12 +122,21 @@ class QueryRow {
       std::uint32_t most = 0;
 #pragma unroll
       for (const std::uint32_t two : twos_) most = max(most, max(two << 16 & 0x7FFF0000u, two & 0x7FFF0000u));
-      const QueryScale to = query_scale(__reduce_max_sync(~0u, most));
+      most = __reduce_max_sync(~0u, most);
+      const QueryScale to = Shape::kIntegerKeys ? integer_scale(most) : query_scale(most);
       scale *= to.inverse;
 #pragma unroll
       for (int i = 0; i < kEach / 2; ++i) {
         const float x = low_bf16(twos_[i]) * to.factor, y = high_bf16(twos_[i]) * to.factor;
-        const std::uint32_t codes = to_e4m3(x, y, 0.0f, 0.0f), rest = rest_to_e4m3(codes, x, y, 0.0f, 0.0f);
+        std::uint32_t codes, rest;
+        if constexpr (Shape::kIntegerKeys) {
+          const float whole_x = rintf(x), whole_y = rintf(y);
+          codes = to_int8(whole_x, whole_y);
+          rest = to_int8((x - whole_x) * Shape::kQueryRest, (y - whole_y) * Shape::kQueryRest);
+        } else {
+          codes = to_e4m3(x, y, 0.0f, 0.0f);
+          rest = rest_to_e4m3(codes, x, y, 0.0f, 0.0f);
+        }
         *reinterpret_cast<std::uint16_t*>(place(row, lane * kEach + 2 * i)) = static_cast<std::uint16_t>(codes);
         *reinterpret_cast<std::uint16_t*>(place(row + kDecodeHeads, lane * kEach + 2 * i)) =
             static_cast<std::uint16_t>(rest);
@@ -134,31 +154,31 @@ class QueryRow {
   std::uint32_t twos_[kEach / 2];
 };
 
-// What a warpgroup has, for the first one to merge.
+// What a warpgroup has, for the one of the first page to merge. place: 0 for that one.
 template <class Shape>
-__device__ void post(const DecodeSums<Shape>& rows, int warpgroup, std::byte* shared) {
+__device__ void post(const DecodeSums<Shape>& rows, int place, std::byte* shared) {
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
   if (g == 0) {
-    auto* maxima = reinterpret_cast<float2*>(shared + Shape::kFinalMaxima) + warpgroup * 4;
-    auto* weights = reinterpret_cast<float2*>(shared + Shape::kFinalWeights) + (warpgroup * 4 + warp) * 4;
+    auto* maxima = reinterpret_cast<float2*>(shared + Shape::kFinalMaxima) + place * 4;
+    auto* weights = reinterpret_cast<float2*>(shared + Shape::kFinalWeights) + (place * 4 + warp) * 4;
     if (warp == 0) maxima[c] = make_float2(rows.maximum[0], rows.maximum[1]);
     weights[c] = make_float2(rows.weight[0], rows.weight[1]);
   }
-  if (warpgroup == 0) return;
+  if (place == 0) return;
   float* posted = reinterpret_cast<float*>(shared + Shape::kPosted) +
-                  ((warpgroup - 1) * kDecodeHeads + 2 * c) * Shape::kPostedRow + 16 * warp + g;
+                  ((place - 1) * kDecodeHeads + 2 * c) * Shape::kPostedRow + 16 * warp + g;
 #pragma unroll
   for (int part = 0; part < DecodeSums<Shape>::kParts; ++part)
 #pragma unroll
     for (int i = 0; i < 4; ++i) posted[i % 2 * Shape::kPostedRow + 64 * part + i / 2 * 8] = rows.sums[part][i];
 }
 
-// The first warpgroup adds what the others posted: the result itself where a sequence has one split, else a partial
-// one.
+// The warpgroup of a split's first page adds what the other posted: the result itself where a sequence has one split,
+// else a partial one.
 template <class Shape>
 __device__ void finish_split(const AttentionParams& p, const DecodeTask& task, DecodeSums<Shape>& rows,
                              const std::byte* shared) {
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
+  const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
   const auto* maxima = reinterpret_cast<const float*>(shared + Shape::kFinalMaxima);
   const auto* weights = reinterpret_cast<const float*>(shared + Shape::kFinalWeights);
   const float value_scale = p.value_scales != nullptr ? p.value_scales[task.kv_head] : 1.0f;
@@ -207,26 +227,25 @@ __device__ void finish_split(const AttentionParams& p, const DecodeTask& task, D
   }
 }
 
-// Of the first warpgroup: whether this is the last split of its sequence and tile. The counter is zero again
-// afterwards.
-__device__ inline bool last_split(std::uint32_t* counter, int splits, int* last) {
-  meet(1, 128);
-  if (threadIdx.x == 0) {
+// Of one warpgroup: whether this is the last split of its sequence and tile. The counter is zero again afterwards.
+__device__ inline bool last_split(std::uint32_t* counter, int splits, int meeting, int* last) {
+  meet(meeting, 128);
+  if (threadIdx.x % 128 == 0) {
     *last = portable::count_up(counter) + 1 == static_cast<std::uint32_t>(splits) ? 1 : 0;
     if (*last != 0) *counter = 0;
   }
-  meet(1, 128);
+  meet(meeting, 128);
   return *last != 0;
 }
 
-// A warp of the first warpgroup a row: lanes take a split each for the maxima, then some numbers each over all splits.
+// A warp of a warpgroup a row: lanes take a split each for the maxima, then some numbers each over all splits.
 template <class Shape>
 __device__ void merge_splits(const AttentionParams& p, const DecodeTask& task) {
   static_assert(kMaxSplits == 32);
   constexpr int kEach = Shape::kWidth / 32, kAhead = kEach <= 4 ? 8 : 2;
   const float value_scale = p.value_scales != nullptr ? p.value_scales[task.kv_head] : 1.0f;
   const int lane = threadIdx.x % 32, splits = task.item.splits;
-  for (int row = threadIdx.x / 32; row < task.rows; row += 4) {
+  for (int row = threadIdx.x / 32 % 4; row < task.rows; row += 4) {
     const int head = task.first_head + row;
     const std::int64_t first = std::int64_t{task.item.seq} * kMaxSplits * p.q_heads + head;
     float2 of_split = make_float2(minus_infinity(), 0.0f);
@@ -289,24 +308,26 @@ __device__ void take_splits(const AttentionParams& p, const DecodePipe<Shape>& p
     meet(1 + Shape::kWarpgroups, Shape::kConsumers);
     rows.start(scales[lane % 4]);
     const int seen_from = p.window > 0 ? max(0, task.item.context - p.window) : 0;
-    for (int i = 0; i < task.item.num_pages; ++i) {
+    // A sequence's first page, its third and so on are one warpgroup's, whichever, so that its bits do not depend on
+    // what the block did before.
+    const int place = (warpgroup + pages_before) % Shape::kWarpgroups;
+    for (int i = place; i < task.item.num_pages; i += Shape::kWarpgroups) {
       const int n = pages_before + i, start = (task.item.first_page + i) * kPageTokens;
-      wait(pipe.full(n),
-           Pipe::parity(n));  // for the others' pages too: a parity tells only the next phase from the last
-      if (i % Shape::kWarpgroups != warpgroup) continue;
-      rows.take(pipe.page(n), {seen_from - start, task.item.context - start});
+      wait(pipe.full(n), Pipe::parity(n));
+      rows.take(pipe.page(n), pipe.scales(n), {seen_from - start, task.item.context - start});
       if (lane == 0) arrive(pipe.empty(n));
-      if (i == warpgroup) query.read(p, next, warp);
+      if (i == place) query.read(p, next, warp);
     }
-    if (warpgroup >= task.item.num_pages) query.read(p, next, warp);
+    if (place >= task.item.num_pages) query.read(p, next, warp);
     pages_before += task.item.num_pages;
     rows.reduce();
-    post<Shape>(rows, warpgroup, shared);
+    post<Shape>(rows, place, shared);
     meet(1 + Shape::kWarpgroups, Shape::kConsumers);
-    if (warpgroup == 0) {
+    if (place == 0) {
       finish_split<Shape>(p, task, rows, shared);
-      if (task.item.splits > 1 && last_split(p.plan.arrivals + (std::int64_t{task.item.seq} * parts + task.part),
-                                             task.item.splits, reinterpret_cast<int*>(shared + Shape::kLast)))
+      if (task.item.splits > 1 &&
+          last_split(p.plan.arrivals + (std::int64_t{task.item.seq} * parts + task.part), task.item.splits,
+                     1 + warpgroup, reinterpret_cast<int*>(shared + Shape::kLast)))
         merge_splits<Shape>(p, task);
     }
     task = next;
@@ -321,8 +342,9 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) std::byte shared[];
   const DecodePipe<Shape> pipe(shared);
-  const DecodeTask task(p, blockIdx.x);  // some item, also beyond the list's end
   const int total = p.plan.counts[0] * DecodeTask::parts(p);
+  if (static_cast<int>(blockIdx.x) >= total) return;
+  const DecodeTask task(p, blockIdx.x);
   if (threadIdx.x == 0) pipe.make();
   __syncthreads();
   if (threadIdx.x >= Shape::kConsumers) {

@@ -10,12 +10,13 @@ namespace octavo::cuda::sm90 {
 
 constexpr int kDecodeHeads = 8;  // of a block's tile
 
-template <int kHeadWidth, KvElem kElem>
+template <int kHeadWidth, KvElem kKey, KvElem kValue>
 struct DecodeShape {
-  static_assert(kElem == KvElem::e4m3 || kElem == KvElem::bf16);
+  static_assert(kKey == KvElem::int8 ? kValue == KvElem::e4m3 : kKey == kValue);
   static constexpr int kWidth = kHeadWidth;
-  static constexpr bool kEightBit = kElem == KvElem::e4m3;
-  static constexpr int kElemBytes = elem_bytes(kElem);
+  static constexpr bool kEightBit = kValue == KvElem::e4m3;
+  static constexpr bool kIntegerKeys = kKey == KvElem::int8;  // with a scale a token
+  static constexpr int kElemBytes = elem_bytes(kKey);
   static constexpr int kRowBytes = kWidth * kElemBytes;
   static constexpr int kChunk = kRowBytes < 128 ? kRowBytes : 128;  // bytes of a row that lie together
   static constexpr int kBlockBytes = kPageTokens * kRowBytes;
@@ -26,10 +27,13 @@ struct DecodeShape {
   static constexpr int kThreads = kConsumers + 32;
   static constexpr int kBlocks = kPageBytes <= 32 * 1024 ? 2 : 1;  // to a processor
   static constexpr int kStages = 192 * 1024 / kBlocks / kPageBytes;
+  static constexpr int kTurns = kStages % kWarpgroups == 0 ? kStages : kWarpgroups * kStages;  // of barriers
 
-  // Queries and weights in e4m3 are two numbers each, the second 16 times what the first left, side by side as columns.
+  // Queries and weights in 8 bits are two numbers each, the second so many times what the first left, side by side as
+  // columns.
   static constexpr int kColumns = kEightBit ? 2 * kDecodeHeads : kDecodeHeads;
   static constexpr float kWeightBits = kEightBit ? 8.0f : 0.0f;  // weights are 2^8 times larger, which cancels
+  static constexpr float kQueryRest = kIntegerKeys ? 254.0f : 16.0f;
   static constexpr int kWeightRow = kPageTokens * kElemBytes;
   static constexpr int kWeightBytes = kColumns * kWeightRow;  // of a warpgroup
   static constexpr int kPostedRow = kWidth + 4;               // numbers of a row of sums that is handed over
@@ -42,8 +46,10 @@ struct DecodeShape {
   static constexpr int kFinalWeights = kFinalMaxima + kWarpgroups * kDecodeHeads * 4;          // [group, warp, head]
   static constexpr int kScales = kFinalWeights + kWarpgroups * 4 * kDecodeHeads * 4;           // [head]
   static constexpr int kLast = kScales + kDecodeHeads * 4;
-  static constexpr int kBarriers = kLast + 8;
-  static constexpr int kSharedBytes = kBarriers + 2 * kStages * 8;
+  static constexpr int kScalesOfPage = kIntegerKeys ? 2 * kPageTokens : 0;
+  static constexpr int kKeyScales = (kLast + 8 + 15) / 16 * 16;  // [place of the ring] of a page's tokens
+  static constexpr int kBarriers = kKeyScales + kStages * kScalesOfPage;
+  static constexpr int kSharedBytes = kBarriers + 2 * kTurns * 8;
 };
 
 }  // namespace octavo::cuda::sm90

@@ -1,11 +1,13 @@
 // The heads of a decode's tile in one warpgroup, over the pages that it takes: S^T = K Q^T with tokens as rows,
 // softmax, O^T = V^T P^T.
 //
-// Queries and weights of an e4m3 cache enter the products as two e4m3 numbers each, so what they lose by rounding is
-// what bfloat16 would; sums of a page start from zero and join O in float32. A lane (g = lane / 4, c = lane % 4) of
+// Queries and weights over an 8-bit cache enter the products as two numbers each, so what they lose by rounding is what
+// bfloat16 would; sums of a page start from zero and join O in float32. A lane (g = lane / 4, c = lane % 4) of
 // warp w holds of a page the tokens 16 w + g and + 8, of O the numbers 64 i + 16 w + g and + 8, of the heads 2 c and
 // + 1.
 #pragma once
+
+#include <type_traits>
 
 #include "cuda/portable/decode.cuh"
 #include "cuda/sm90/async.cuh"
@@ -50,10 +52,10 @@ class DecodeSums {
     weight[0] = weight[1] = 0.0f;
   }
 
-  // All four warps call it, for a page of which at least one place is seen.
-  __device__ void take(std::uint32_t page, const SeenPlaces& seen) {
+  // All four warps call it, for a page of which at least one place is seen. scales: of K's tokens, where it has them.
+  __device__ void take(std::uint32_t page, std::uint32_t scales, const SeenPlaces& seen) {
     float scores[4];
-    multiply_keys(page, scores);
+    multiply_keys(page, scales, scores);
     float change[2];
     weigh(scores, seen, change);
     store_weights(scores);
@@ -71,28 +73,38 @@ class DecodeSums {
 
  private:
   // scores: token g of heads 2 c and + 1, then token g + 8.
-  __device__ void multiply_keys(std::uint32_t keys, float (&scores)[4]) {
+  __device__ void multiply_keys(std::uint32_t keys, std::uint32_t scales, float (&scores)[4]) {
     const std::uint64_t tile = operand(keys, Shape::kChunk);
-    float products[Shape::kColumns / 2];
+    std::conditional_t<Shape::kIntegerKeys, std::int32_t, float> products[Shape::kColumns / 2];
     begin_products();
 #pragma unroll
     for (int k = 0; k < Shape::kRowBytes / 32; ++k) {
       const int chunk = k * 32 / Shape::kChunk, in_chunk = k * 32 % Shape::kChunk;
       const std::uint64_t a = advanced(tile, chunk * kPageTokens * Shape::kChunk + in_chunk);
       const std::uint64_t b = advanced(query_operand_, chunk * Shape::kColumns * Shape::kChunk + in_chunk);
-      if constexpr (Shape::kEightBit) {
+      if constexpr (Shape::kIntegerKeys) {
+        multiply_int8(products, a, b, k > 0);
+      } else if constexpr (Shape::kEightBit) {
         multiply_e4m3(products, a, b, k > 0);
       } else {
         multiply_bf16(products, a, b, k > 0);
       }
     }
     end_group();
+    float of_token[2] = {1.0f, 1.0f};
+    if constexpr (Shape::kIntegerKeys) {
+      const int token = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+      of_token[0] = shared_bf16(scales + 2 * token);
+      of_token[1] = shared_bf16(scales + 2 * token + 16);
+    }
     wait_groups<0>();
     hold(products);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      scores[i] = products[i];
-      if constexpr (Shape::kEightBit) scores[i] = fmaf(products[4 + i], kRestUnit, products[i]);
+      scores[i] = static_cast<float>(products[i]);
+      if constexpr (Shape::kEightBit)
+        scores[i] = fmaf(static_cast<float>(products[4 + i]), 1.0f / Shape::kQueryRest, scores[i]);
+      if constexpr (Shape::kIntegerKeys) scores[i] *= of_token[i / 2];
       scores[i] *= scale_[i % 2];
       if (soft_cap_ > 0.0f) scores[i] = soft_cap_ * kLog2e * tanhf(scores[i] / soft_cap_);
     }

@@ -65,4 +65,20 @@ __device__ __forceinline__ QueryScale query_scale(std::uint32_t largest) {
   return {__int_as_float(exponent << 23), __int_as_float((254 - exponent) << 23)};
 }
 
+// What brings the largest of them to 127.
+__device__ __forceinline__ QueryScale integer_scale(std::uint32_t largest) {
+  const float most = fmaxf(__uint_as_float(largest), 1e-30f);
+  return {127.0f / most, most / 127.0f};
+}
+// Two numbers within int8, rounded, as two bytes, the first lowest.
+__device__ __forceinline__ std::uint32_t to_int8(float a, float b) {
+  return (static_cast<std::uint32_t>(__float2int_rn(a)) & 0xFFu) |
+         (static_cast<std::uint32_t>(__float2int_rn(b)) & 0xFFu) << 8;
+}
+__device__ __forceinline__ float shared_bf16(std::uint32_t address) {
+  std::uint16_t bits;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(bits) : "r"(address) : "memory");
+  return __uint_as_float(std::uint32_t{bits} << 16);
+}
+
 }  // namespace octavo::cuda::sm90

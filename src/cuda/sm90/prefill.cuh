@@ -2,9 +2,9 @@
 // pages that any of them sees, with one softmax in registers. Blocks stay and draw the next tile of rows when one is
 // done; its loader then runs ahead of the products.
 //
-// Queries are rounded to e4m3 with a power of two a row where the cache is e4m3. In bfloat16 the softmax of a tile runs
-// under the product P V of the tile before; in e4m3 that takes more registers than there are, and warpgroups run under
-// each other. Caps on scores are not served.
+// Queries are rounded to K's kind of 8 bits, with a scale a row. In bfloat16 the softmax of a tile runs
+// under the product P V of the tile before; in 8 bits that takes more registers than there are, and warpgroups run
+// under each other. Caps on scores are not served.
 #pragma once
 
 #include "cuda/sm90/prefill_loader.cuh"
@@ -41,9 +41,12 @@ __device__ void load_queries(const AttentionParams& p, const PrefillTask& task, 
         most = max(most, max(two << 16 & 0x7FFF0000u, two & 0x7FFF0000u));
 #pragma unroll
       for (int other = 1; other < kLanes; other *= 2) most = max(most, __shfl_xor_sync(~0u, most, other));
-      const QueryScale to = query_scale(most);
+      const QueryScale to = Shape::kIntegerKeys ? integer_scale(most) : query_scale(most);
       scale *= to.inverse;
       const auto four = [&](std::uint32_t low, std::uint32_t high) {
+        if constexpr (Shape::kIntegerKeys)
+          return to_int8(low_bf16(low) * to.factor, high_bf16(low) * to.factor) |
+                 to_int8(low_bf16(high) * to.factor, high_bf16(high) * to.factor) << 16;
         return to_e4m3(low_bf16(low) * to.factor, high_bf16(low) * to.factor, low_bf16(high) * to.factor,
                        high_bf16(high) * to.factor);
       };
@@ -108,6 +111,7 @@ class PrefillWalk {
       for (int t = first; t < span_.end; ++t, ++n) {
         begin_keys(rows, n);
         rows.template finish_keys<0>();
+        if constexpr (Shape::kIntegerKeys) rows.scale_keys(pipe_.key_scales(n));
         leave(pipe_.keys_empty(n));
         weigh(rows, t);
         wait(pipe_.values_full(n), Pipe::parity(n));

@@ -50,6 +50,9 @@ class PrefillPipe {
   __device__ static int parity(int n) { return n / Shape::kStages & 1; }
   __device__ std::uint32_t keys(int n) const { return shared_ + Shape::kKeys + stage(n) * Shape::kKeyTileBytes; }
   __device__ std::uint32_t values(int n) const { return shared_ + Shape::kValues + stage(n) * Shape::kValueTileBytes; }
+  __device__ std::uint32_t key_scales(int n) const {
+    return shared_ + Shape::kKeyScales + stage(n) * Shape::kPages * Shape::kScalesOfPage;
+  }
   __device__ std::uint32_t ones() const { return shared_ + Shape::kOnes; }
   __device__ std::uint32_t keys_full(int n) const { return barrier(stage(n)); }
   __device__ std::uint32_t keys_empty(int n) const { return barrier(Shape::kStages + stage(n)); }
@@ -100,13 +103,19 @@ __device__ void bring_tiles(const AttentionParams& p, const PrefillPipe<Shape>& 
       from[i] = head + table[min(max(page + i, first_page), last_page)] * p.page_bytes;
     const std::uint32_t keys = pipe.keys(n), keys_full = pipe.keys_full(n);
     wait(pipe.keys_empty(n), PrefillPipe<Shape>::parity(n) ^ 1);
-    arrive_expecting(keys_full, Shape::kKeyTileBytes);
+    arrive_expecting(keys_full, Shape::kKeyTileBytes + Shape::kPages * Shape::kScalesOfPage);
 #pragma unroll
     for (int i = 0; i < Shape::kPages; ++i)
 #pragma unroll
       for (int chunk = 0; chunk < Shape::kRowBytes / Shape::kChunk; ++chunk)
         copy_bulk(keys + (chunk * Shape::kTokens + i * kPageTokens) * Shape::kChunk,
                   from[i] + chunk * kPageTokens * Shape::kChunk, kPageTokens * Shape::kChunk, keys_full);
+    if constexpr (Shape::kIntegerKeys) {  // they lie behind V
+#pragma unroll
+      for (int i = 0; i < Shape::kPages; ++i)
+        copy_bulk(pipe.key_scales(n) + i * Shape::kScalesOfPage, from[i] + 2 * Shape::kBlockBytes, Shape::kScalesOfPage,
+                  keys_full);
+    }
     const std::uint32_t values = pipe.values(n), values_full = pipe.values_full(n);
     wait(pipe.values_empty(n), PrefillPipe<Shape>::parity(n) ^ 1);
     arrive_expecting(values_full, Shape::kPages * Shape::kBlockBytes);

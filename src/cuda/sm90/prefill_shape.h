@@ -27,12 +27,13 @@ struct PrefillRow {
   std::int32_t position;
 };
 
-template <int kHeadWidth, KvElem kElem>
+template <int kHeadWidth, KvElem kKey, KvElem kValue>
 struct PrefillShape {
-  static_assert(kElem == KvElem::e4m3 || kElem == KvElem::bf16);
+  static_assert(kKey == KvElem::int8 ? kValue == KvElem::e4m3 : kKey == kValue);
   static constexpr int kWidth = kHeadWidth;
-  static constexpr bool kEightBit = kElem == KvElem::e4m3;
-  static constexpr int kElemBytes = elem_bytes(kElem);
+  static constexpr bool kEightBit = kValue == KvElem::e4m3;
+  static constexpr bool kIntegerKeys = kKey == KvElem::int8;  // with a scale a token
+  static constexpr int kElemBytes = elem_bytes(kKey);
   static constexpr int kRowBytes = kWidth * kElemBytes;
   static constexpr int kChunk = kRowBytes < 128 ? kRowBytes : 128;  // bytes of a row that lie together
   static constexpr int kBlockBytes = kPageTokens * kRowBytes;
@@ -67,7 +68,9 @@ struct PrefillShape {
   static constexpr int kKeys = kWarpgroups * kQueryBytes;
   static constexpr int kValues = kKeys + kStages * kKeyTileBytes;
   static constexpr int kOnes = kValues + kStages * kValueTileBytes;
-  static constexpr int kRowFacts = kOnes + (kOnesApart ? kOnesBytes : 0);
+  static constexpr int kScalesOfPage = kIntegerKeys ? 2 * kPageTokens : 0;
+  static constexpr int kKeyScales = kOnes + (kOnesApart ? kOnesBytes : 0);  // [stage, page] of a page's tokens
+  static constexpr int kRowFacts = kKeyScales + kStages * kPages * kScalesOfPage;
   static constexpr int kTasks = kRowFacts + kRows * static_cast<int>(sizeof(PrefillRow));
   static constexpr int kBarriers = kTasks + 2 * static_cast<int>(sizeof(PrefillTask));
   static constexpr int kSharedBytes = kBarriers + (4 * kStages + 4) * 8;

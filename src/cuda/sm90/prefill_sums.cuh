@@ -50,7 +50,9 @@ class PrefillSums {
       const int chunk = k * 32 / Shape::kChunk, in_chunk = k * 32 % Shape::kChunk;
       const std::uint64_t a = advanced(queries, chunk * 64 * Shape::kChunk + in_chunk);
       const std::uint64_t b = advanced(tile, chunk * Shape::kTokens * Shape::kChunk + in_chunk);
-      if constexpr (Shape::kEightBit) {
+      if constexpr (Shape::kIntegerKeys) {
+        multiply_int8(products_, a, b, k > 0);
+      } else if constexpr (Shape::kEightBit) {
         multiply_e4m3(scores_, a, b, k > 0);
       } else {
         multiply_bf16(scores_, a, b, k > 0);
@@ -61,7 +63,30 @@ class PrefillSums {
   template <int kLeft>
   __device__ void finish_keys() {
     wait_groups<kLeft>();
-    hold(scores_);
+    if constexpr (Shape::kIntegerKeys) {
+      hold(products_);
+    } else {
+      hold(scores_);
+    }
+  }
+
+  // Integer products become scores: the bits of 1.5 * 2^23 and a whole number below 2^22 added are those of their sum,
+  // and one FMA takes 1.5 * 2^23 away again and multiplies with the token's scale.
+  __device__ void scale_keys(std::uint32_t scales) {
+    static_assert(Shape::kWidth * 127 * 127 < 1 << 22);
+    constexpr std::int32_t kBits = 0x4B400000;
+    constexpr float kBias = 12582912.0f;
+    const std::uint32_t from = scales + threadIdx.x % 4 * 4;
+#pragma unroll
+    for (int n = 0; n < kScores / 4; ++n) {
+      std::uint32_t two;
+      asm volatile("ld.shared.u32 %0, [%1];" : "=r"(two) : "r"(from + 16 * n) : "memory");
+      const float scale[2] = {low_bf16(two), high_bf16(two)};
+      const float bias[2] = {-kBias * scale[0], -kBias * scale[1]};
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        scores_[4 * n + i] = fmaf(__int_as_float(products_[4 * n + i] + kBits), scale[i % 2], bias[i % 2]);
+    }
   }
 
   // The lane's rows see the columns [first, end) of the tile.
@@ -130,6 +155,7 @@ class PrefillSums {
 #pragma unroll
     for (int i = 0; i < Shape::kChains; ++i) {
       if (i + 1 < Shape::kChains) {
+        if (i > 0) begin_products();  // its registers were read above
         begin_chain(products[(i + 1) % 2], values, i + 1);
         end_group();
         wait_groups<1>();
@@ -228,6 +254,7 @@ class PrefillSums {
   }
 
   float scores_[kScores];
+  std::int32_t products_[Shape::kIntegerKeys ? kScores : 1];  // of queries and keys in int8
   std::uint32_t weights_[4 * kSteps];
   float change_[2];
   float scale_[2];  // of products, to powers of two

@@ -7,14 +7,14 @@
 
 namespace octavo::cuda::sm90 {
 
-template <int kWidth, KvElem kElem>
+template <int kWidth, KvElem kKey, KvElem kValue>
 constexpr KernelRow decode_row(const char* name) {
-  using Shape = DecodeShape<kWidth, kElem>;
+  using Shape = DecodeShape<kWidth, kKey, kValue>;
   return {.name = name,
           .phase = portable::Phase::decode,
           .width = kWidth,
-          .key = kElem,
-          .value = kElem,
+          .key = kKey,
+          .value = kValue,
           .tile_rows = kDecodeHeads,
           .threads = Shape::kThreads,
           .shared_bytes = Shape::kSharedBytes,
@@ -22,14 +22,14 @@ constexpr KernelRow decode_row(const char* name) {
           .kernel = decode_kernel<Shape>};
 }
 
-template <int kWidth, KvElem kElem>
+template <int kWidth, KvElem kKey, KvElem kValue>
 constexpr KernelRow prefill_row(const char* name) {
-  using Shape = PrefillShape<kWidth, kElem>;
+  using Shape = PrefillShape<kWidth, kKey, kValue>;
   return {.name = name,
           .phase = portable::Phase::prefill,
           .width = kWidth,
-          .key = kElem,
-          .value = kElem,
+          .key = kKey,
+          .value = kValue,
           .tile_rows = Shape::kRows,
           .threads = Shape::kThreads,
           .shared_bytes = Shape::kSharedBytes,
