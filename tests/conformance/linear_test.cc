@@ -1,5 +1,4 @@
-// linear and grouped_linear over every weight dtype and grain of scale, against sums in double of numbers unpacked
-// here.
+// linear over every weight dtype and grain of scale, against sums in double of numbers unpacked by the test.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,155 +6,11 @@
 #include <optional>
 
 #include "tensor/float8.h"
-#include "tests/conformance/arena.h"
-#include "tests/conformance/numbers.h"
+#include "tests/conformance/host_weights.h"
 #include "tests/conformance/paths.h"
 
 namespace octavo::conformance {
 namespace {
-
-// A weight part as bytes, and the same in double.
-struct HostPart {
-  DType dtype = DType::f32;
-  ScaleGrain grain = ScaleGrain::none;
-  std::int64_t out = 0, in = 0;
-  std::vector<std::byte> bytes = {};
-  std::vector<float> scale = {};
-  std::int64_t scale_rows = 0, scale_cols = 0;
-  int block_rows = 0, block_cols = 0;
-  std::vector<double> values = {};
-};
-
-void append(std::vector<std::byte>& bytes, const void* data, std::size_t size) {
-  const auto* from = static_cast<const std::byte*>(data);
-  bytes.insert(bytes.end(), from, from + size);
-}
-
-void append_half(std::vector<std::byte>& bytes, float x, double& exact) {
-  const std::uint16_t bits = f16_from_f32(x);
-  exact = f32_from_f16(bits);
-  append(bytes, &bits, sizeof bits);
-}
-
-// One block of 32 with random numbers, as GGUF packs it.
-void append_block(HostPart& part, Random& random) {
-  double d = 0.0;
-  double m = 0.0;
-  append_half(part.bytes, 0.01f + 0.02f * std::fabs(random.normal()), d);
-  if (part.dtype == DType::q4_1) append_half(part.bytes, 0.1f * random.normal(), m);
-  double numbers[32];
-  if (part.dtype == DType::q8_0) {
-    for (double& number : numbers) {
-      const auto q = static_cast<std::int8_t>(random.below(256) - 128);
-      append(part.bytes, &q, 1);
-      number = d * q;
-    }
-    part.values.insert(part.values.end(), numbers, numbers + 32);
-    return;
-  }
-  for (int i = 0; i < 16; ++i) {
-    const int low = random.below(16);
-    const int high = random.below(16);
-    const auto pair = static_cast<std::uint8_t>(low | high << 4);
-    append(part.bytes, &pair, 1);
-    const int zero = part.dtype == DType::q4_0 ? 8 : 0;
-    numbers[i] = d * (low - zero) + m;
-    numbers[i + 16] = d * (high - zero) + m;
-  }
-  part.values.insert(part.values.end(), numbers, numbers + 32);
-}
-
-void append_number(HostPart& part, float x) {
-  switch (part.dtype) {
-    case DType::f32:
-      append(part.bytes, &x, 4);
-      part.values.push_back(x);
-      return;
-    case DType::f16:
-    case DType::bf16: {
-      const std::uint16_t bits = part.dtype == DType::f16 ? f16_from_f32(x) : bf16_from_f32(x);
-      append(part.bytes, &bits, 2);
-      part.values.push_back(part.dtype == DType::f16 ? f32_from_f16(bits) : f32_from_bf16(bits));
-      return;
-    }
-    default: {
-      const std::uint8_t code = e4m3_from_f32(x * 64);
-      append(part.bytes, &code, 1);
-      part.values.push_back(f32_from_e4m3(code));
-    }
-  }
-}
-
-double scale_at(const HostPart& part, std::int64_t row, std::int64_t column) {
-  switch (part.grain) {
-    case ScaleGrain::none:
-      return 1.0;
-    case ScaleGrain::tensor:
-      return part.scale[0];
-    case ScaleGrain::channel:
-      return part.scale[static_cast<std::size_t>(row)];
-    case ScaleGrain::block:
-      return part.scale[static_cast<std::size_t>(row / part.block_rows * part.scale_cols + column / part.block_cols)];
-  }
-  return 0.0;
-}
-
-HostPart make_part(DType dtype, ScaleGrain grain, std::int64_t out, std::int64_t in, Random& random) {
-  HostPart part{.dtype = dtype, .grain = grain, .out = out, .in = in};
-  for (std::int64_t i = 0; i < out * in / dtype_info(dtype).block_elems; ++i) {
-    if (is_block_type(dtype))
-      append_block(part, random);
-    else
-      append_number(part, random.normal() * 0.1f);
-  }
-  part.block_rows = 16;
-  part.block_cols = 48;
-  part.scale_rows = grain == ScaleGrain::block ? (out + 15) / 16 : grain == ScaleGrain::channel ? out : 1;
-  part.scale_cols = grain == ScaleGrain::block ? (in + 47) / 48 : 1;
-  for (std::int64_t i = 0; grain != ScaleGrain::none && i < part.scale_rows * part.scale_cols; ++i)
-    part.scale.push_back(0.003f * static_cast<float>(1.0 + 7.0 * random.uniform()));
-  for (std::int64_t i = 0; i < out * in; ++i)
-    part.values[static_cast<std::size_t>(i)] *= scale_at(part, i / in, i % in);
-  return part;
-}
-
-Weight upload(Arena& arena, const std::vector<HostPart>& parts) {
-  Weight weight;
-  for (const HostPart& host : parts) {
-    WeightPart part;
-    part.values = arena.bytes(host.bytes, host.dtype, {host.out, host.in});
-    part.grain = host.grain;
-    part.block_rows = host.block_rows;
-    part.block_cols = host.block_cols;
-    if (host.grain == ScaleGrain::block)
-      part.scale = arena.floats(host.scale, {host.scale_rows, host.scale_cols});
-    else if (host.grain != ScaleGrain::none)
-      part.scale = arena.floats(host.scale, {host.scale_rows});
-    weight.parts.push_back(part);
-    weight.out += host.out;
-    weight.in = host.in;
-  }
-  return weight;
-}
-
-// x [rows, in] times all parts, plus bias: [rows, out].
-std::vector<double> product(const std::vector<HostPart>& parts, const std::vector<float>& x,
-                            const std::vector<float>& bias) {
-  const std::int64_t in = parts[0].in;
-  std::vector<double> result;
-  for (std::size_t row = 0; row < x.size() / static_cast<std::size_t>(in); ++row) {
-    std::size_t output = 0;
-    for (const HostPart& part : parts)
-      for (std::int64_t o = 0; o < part.out; ++o, ++output) {
-        double sum = bias.empty() ? 0.0 : bias[output];
-        for (std::int64_t i = 0; i < in; ++i)
-          sum += static_cast<double>(x[row * static_cast<std::size_t>(in) + static_cast<std::size_t>(i)]) *
-                 part.values[static_cast<std::size_t>(o * in + i)];
-        result.push_back(sum);
-      }
-  }
-  return result;
-}
 
 // What a product of e4m3 codes sees of x: each row, or each 128 columns of it, rounded by its own scale.
 std::vector<float> rounded_inputs(std::vector<float> x, std::int64_t in, ScaleGrain grain, std::optional<float> given) {
@@ -225,23 +80,6 @@ void run_linear(const LinearCase& c, const std::string& name) {
       for (const float beside : arena.read(wide_out.columns(column, 8))) EXPECT_TRUE(std::isnan(beside)) << name;
   });
 }
-
-struct Kind {
-  const char* name;
-  DType dtype;
-  ScaleGrain grain;
-};
-const Kind kKinds[] = {
-    {"f32", DType::f32, ScaleGrain::none},
-    {"f16", DType::f16, ScaleGrain::none},
-    {"bf16", DType::bf16, ScaleGrain::none},
-    {"e4m3 tensor", DType::e4m3, ScaleGrain::tensor},
-    {"e4m3 channel", DType::e4m3, ScaleGrain::channel},
-    {"e4m3 block", DType::e4m3, ScaleGrain::block},
-    {"q4_0", DType::q4_0, ScaleGrain::none},
-    {"q4_1", DType::q4_1, ScaleGrain::none},
-    {"q8_0", DType::q8_0, ScaleGrain::none},
-};
 
 TEST(Linear, EveryWeightKindShapeAndTail) {
   for (const Kind& kind : kKinds) {
@@ -381,84 +219,6 @@ TEST(Linear, BatchDoesNotChangeBits) {
       }
     });
   }
-}
-
-struct GroupedCase {
-  Kind kind;
-  std::int64_t tokens, k, experts, out, in;
-  bool row_of_choice, biased, summed;
-};
-
-void run_grouped(const GroupedCase& c) {
-  Random random(11);
-  std::vector<HostPart> experts;
-  for (std::int64_t e = 0; e < c.experts; ++e)
-    experts.push_back(make_part(c.kind.dtype, c.kind.grain, c.out, c.in, random));
-  const std::vector<float> x = random.normals((c.row_of_choice ? c.tokens * c.k : c.tokens) * c.in);
-  const std::vector<float> bias = random.normals(c.experts * c.out);
-  const std::vector<float> weights = random.normals(c.tokens * c.k);
-  std::vector<std::int32_t> ids;
-  for (std::int64_t i = 0; i < c.tokens; ++i) {
-    const std::int32_t first = random.below(static_cast<std::int32_t>(c.experts));
-    for (std::int64_t j = 0; j < c.k; ++j) ids.push_back(static_cast<std::int32_t>((first + j * 3) % c.experts));
-  }
-  std::vector<double> want(static_cast<std::size_t>((c.summed ? c.tokens : c.tokens * c.k) * c.out), 0.0);
-  for (std::int64_t i = 0; i < c.tokens * c.k; ++i) {
-    const auto expert = static_cast<std::size_t>(ids[static_cast<std::size_t>(i)]);
-    const std::int64_t row = c.row_of_choice ? i : i / c.k;
-    const std::vector<float> input(x.begin() + row * c.in, x.begin() + (row + 1) * c.in);
-    const auto bias_at = bias.begin() + static_cast<std::ptrdiff_t>(expert) * c.out;
-    const std::vector<double> y = product(
-        {experts[expert]}, input, c.biased ? std::vector<float>(bias_at, bias_at + c.out) : std::vector<float>());
-    for (std::int64_t o = 0; o < c.out; ++o)
-      want[static_cast<std::size_t>((c.summed ? i / c.k : i) * c.out + o)] +=
-          y[static_cast<std::size_t>(o)] * (c.summed ? weights[static_cast<std::size_t>(i)] : 1.0f);
-  }
-  for_each_path([&](Path& path) {
-    Arena arena(path.backend->device());
-    std::vector<Weight> uploaded;
-    for (const HostPart& expert : experts) uploaded.push_back(upload(arena, {expert}));
-    const Tensor result = arena.blank({c.summed ? c.tokens : c.tokens * c.k, c.out});
-    path.backend->ops().grouped_linear({.x = arena.floats(x, {c.row_of_choice ? c.tokens * c.k : c.tokens, c.in}),
-                                        .experts = uploaded,
-                                        .bias = c.biased ? arena.floats(bias, {c.experts, c.out}) : Tensor(),
-                                        .ids = arena.ints(ids, {c.tokens, c.k}),
-                                        .weights = c.summed ? arena.floats(weights, {c.tokens, c.k}) : Tensor(),
-                                        .out = result});
-    expect_close(c.kind.name, arena.read(result), want, c.out, path.processor ? 5e-6 : 4e-3);
-  });
-}
-
-TEST(GroupedLinear, ChoicesWeightsAndBias) {
-  for (const Kind& kind : kKinds) run_grouped({kind, 6, 2, 8, 24, 96, false, true, true});
-  run_grouped({kKinds[2], 1, 4, 4, 32, 64, false, false, false});
-  run_grouped({kKinds[2], 13, 3, 5, 40, 64, true, true, true});
-  run_grouped({kKinds[7], 13, 3, 5, 40, 64, true, false, false});
-}
-
-// Experts that come to lie where others were: their numbers count, not the address.
-TEST(GroupedLinear, OtherExpertsAtTheSameAddress) {
-  Random random(12);
-  const std::vector<float> x = random.normals(64);
-  const std::vector<HostPart> first = {make_part(DType::bf16, ScaleGrain::none, 32, 64, random)};
-  const std::vector<HostPart> second = {make_part(DType::q8_0, ScaleGrain::none, 32, 64, random)};
-  for_each_path([&](Path& path) {
-    Arena arena(path.backend->device());
-    std::vector<Weight> experts(1);
-    for (const std::vector<HostPart>& parts : {first, second, first}) {
-      experts[0] = upload(arena, parts);
-      for (int again = 0; again < 2; ++again) {
-        const Tensor result = arena.blank({1, 32});
-        path.backend->ops().grouped_linear({.x = arena.floats(x, {1, 64}),
-                                            .experts = experts,
-                                            .bias = {},
-                                            .ids = arena.ints(std::vector<std::int32_t>{0}, {1, 1}),
-                                            .weights = {},
-                                            .out = result});
-        expect_close("one expert", arena.read(result), product(parts, x, {}), 32, path.processor ? 5e-6 : 4e-3);
-      }
-    }
-  });
 }
 
 }  // namespace
