@@ -5,7 +5,7 @@
 namespace octavo {
 namespace {
 
-constexpr int kMaxExperts = 4096;
+constexpr int kMaxExperts = 1024;
 
 struct NamedCount {
   std::string name;

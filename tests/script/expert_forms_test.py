@@ -1,5 +1,6 @@
-"""Golden checkpoints with experts, written as converters to GGUF write them: octavo's logits are the reference
-library's, within float32. The format and the tensors' names are those of ggml's documentation and its converter."""
+"""Golden checkpoints with experts in the other forms that files have: octavo's logits are the reference library's,
+within float32. GGUF as its converters write it (the names are those of ggml's documentation and converter), and
+safetensors with one tensor for all experts of a layer."""
 
 import math
 import struct
@@ -175,7 +176,33 @@ def gpt_oss():
     return source, keys_of(config, "gpt-oss", **more), tensors
 
 
-class GgufExpertsTest(ProgramTest):
+def write_fused(folder):
+    """The golden with separate experts, dequantised, its gate and up matrices in one tensor: gate's rows, then up's."""
+    source = Source("qwen3moe-fp8-block")
+    experts = range(source.config["num_local_experts"])
+    tensors = {
+        name: (source.shape(name), source.as_f32(name))
+        for name in source.header
+        if ".experts." not in name and not name.endswith("_scale_inv")
+    }
+    for layer in range(source.config["num_hidden_layers"]):
+        prefix = f"model.layers.{layer}.mlp.experts"
+        for fused, parts in (("gate_up_proj", ("gate", "up")), ("down_proj", ("down",))):
+            rows, cols = source.shape(f"{prefix}.0.{parts[0]}_proj.weight")
+            raw = b"".join(source.as_f32(f"{prefix}.{e}.{part}_proj.weight") for e in experts for part in parts)
+            tensors[f"{prefix}.{fused}"] = ([len(experts), rows * len(parts), cols], raw)
+    header, data = {}, b""
+    for name, (shape, raw) in tensors.items():
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    folder.mkdir()
+    checkpoints.write_safetensors(folder / "model.safetensors", header, data)
+    checkpoints.write_json(folder / "config.json", source.config)
+    checkpoints.change_json(folder / "config.json", quantization_config=None)
+    return source
+
+
+class ExpertFormsTest(ProgramTest):
     def logits(self, source, file):
         ids = checkpoints.read_integers(source.folder / "golden.safetensors", "input_ids")
         ids_file, out = self.folder / "ids.json", self.folder / "logits.safetensors"
@@ -184,22 +211,29 @@ class GgufExpertsTest(ProgramTest):
         self.assert_succeeds(octavo("eval", "logits", file, *flags))
         return checkpoints.read_floats(out, "logits")[1]
 
-    def assert_golden(self, source, keys, tensors):
-        file = self.folder / "model.gguf"
-        checkpoints.write_gguf(file, keys, tensors)
+    def assert_golden(self, source, file):
         ours = self.logits(source, file)
         golden = checkpoints.read_floats(source.folder / "golden.safetensors", "logits")[1]
         self.assertEqual(len(ours), len(golden))
         distance = math.sqrt(math.fsum((a - b) ** 2 for a, b in zip(ours, golden)))
         self.assertLess(distance / math.sqrt(math.fsum(b * b for b in golden)), 5e-4)
 
-    def test_separate_experts_become_one_tensor_a_part(self):
-        self.assert_golden(*qwen3moe())
+    def assert_golden_gguf(self, source, keys, tensors):
+        file = self.folder / "model.gguf"
+        checkpoints.write_gguf(file, keys, tensors)
+        self.assert_golden(source, file)
 
-    def test_mxfp4_sinks_windows_and_biases(self):
-        self.assert_golden(*gpt_oss())
+    def test_gguf_with_a_tensor_of_all_experts_for_each_part(self):
+        self.assert_golden_gguf(*qwen3moe())
 
-    def test_what_is_missing_is_named(self):
+    def test_gguf_with_mxfp4_sinks_windows_and_biases(self):
+        self.assert_golden_gguf(*gpt_oss())
+
+    def test_safetensors_with_one_tensor_for_all_experts(self):
+        folder = self.folder / "fused"
+        self.assert_golden(write_fused(folder), folder)
+
+    def test_what_a_gguf_file_lacks_is_named(self):
         file = self.folder / "model.gguf"
         _, keys, tensors = gpt_oss()
         for missing in ("blk.1.ffn_up_exps.weight", "blk.1.ffn_up_exps.bias", "blk.0.attn_sinks.weight"):
