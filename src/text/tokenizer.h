@@ -49,7 +49,8 @@ struct Vocabulary {
 
 class Tokenizer {
  public:
-  // tokenizer_config may be null; only its bos_token and eos_token are read.
+  // tokenizer_config may be null; its bos_token and eos_token are read, and of llama's and gemma's tokenizer_class
+  // add_bos_token and add_eos_token.
   static Result<Tokenizer> from_json(const nlohmann::json& tokenizer_json, const nlohmann::json* tokenizer_config);
   static Result<Tokenizer> from_vocabulary(const Vocabulary& vocabulary);
 

@@ -149,6 +149,21 @@ std::optional<int> configured_token(const Json* config, const char* key, const s
   return found == spelled.end() ? std::nullopt : std::optional<int>(static_cast<int>(found - spelled.begin()));
 }
 
+// Hugging Face's tokenizer classes of llama and gemma put around a text what tokenizer_config.json says (a BOS where it
+// says nothing), whatever the post_processor of tokenizer.json; checkpoints of other makers use these classes too.
+Status apply_class(const Json* config, TokenizerSource& source) {
+  if (config == nullptr) return {};
+  OCTAVO_TRY(const auto name, find_string(*config, "tokenizer_class"));
+  if (!name || (!name->starts_with("LlamaTokenizer") && !name->starts_with("GemmaTokenizer"))) return {};
+  OCTAVO_TRY(const auto add_bos, find_bool(*config, "add_bos_token"));
+  OCTAVO_TRY(const auto add_eos, find_bool(*config, "add_eos_token"));
+  source.prefix.clear();
+  source.suffix.clear();
+  if (add_bos.value_or(true) && source.bos) source.prefix.push_back(*source.bos);
+  if (add_eos.value_or(false) && source.eos) source.suffix.push_back(*source.eos);
+  return {};
+}
+
 Result<Tokenizer> read_tokenizer(const Json& json, const Json* config) {
   const Json* model = find_member(json, "model");
   if (model == nullptr || !model->is_object()) return Error("there is no model object");
@@ -164,6 +179,7 @@ Result<Tokenizer> read_tokenizer(const Json& json, const Json* config) {
   source.suffix = std::move(around.suffix);
   source.bos = configured_token(config, "bos_token", source.spelled);
   source.eos = configured_token(config, "eos_token", source.spelled);
+  OCTAVO_TRY(apply_class(config, source).in("tokenizer_config.json"));
   return assemble_tokenizer(std::move(source));
 }
 

@@ -40,6 +40,30 @@ TEST(Tokenizer, KnowsItsTokens) {
   EXPECT_EQ(t.description(), "byte-level BPE, ignore_merges, " + std::to_string(t.vocab_size()) + " tokens");
 }
 
+// As transformers 4.56.2 encodes with this tokenizer.json (which has a BOS of its own) under these classes.
+TEST(Tokenizer, LlamasClassPutsAroundATextWhatTheConfigSays) {
+  const Json file = fixture_json("bytes_ignore_merges");
+  const auto around = [&](const char* name, const Json& bos, const Json& eos) {
+    Json config = {{"tokenizer_class", name}, {"bos_token", "<s>"}, {"eos_token", "<|end|>"}};
+    if (!bos.is_null()) config["add_bos_token"] = bos;
+    if (!eos.is_null()) config["add_eos_token"] = eos;
+    const Tokenizer t = *Tokenizer::from_json(file, &config);
+    const Ids ids = *t.encode("x", {.add_special = true});
+    std::string text;
+    for (const std::int32_t id : ids) text += t.id_to_token(id);
+    return text;
+  };
+  for (const char* name : {"LlamaTokenizer", "LlamaTokenizerFast", "GemmaTokenizer", "GemmaTokenizerFast"}) {
+    EXPECT_EQ(around(name, nullptr, nullptr), "<s>x") << name;
+    EXPECT_EQ(around(name, true, false), "<s>x") << name;
+    EXPECT_EQ(around(name, false, nullptr), "x") << name;
+    EXPECT_EQ(around(name, false, true), "x<|end|>") << name;
+  }
+  EXPECT_EQ(around("PreTrainedTokenizerFast", false, true), "<s>x");
+  const Json config = {{"tokenizer_class", "LlamaTokenizerFast"}, {"add_bos_token", "yes"}};
+  EXPECT_NE(Tokenizer::from_json(file, &config).error().message().find("add_bos_token"), std::string::npos);
+}
+
 TEST(Tokenizer, BrokenUtf8Survives) {
   for (const char* name : {"bytes_ignore_merges", "bytes_three_splits", "characters_replace"}) {
     const Tokenizer t = fixture_tokenizer(name);
