@@ -35,9 +35,9 @@ struct DecodeTask {
   }
 };
 
-// The ring of pages. The n-th page of a block goes to warpgroup n % 2, and so does its pair of barriers: a parity tells
-// a phase from the one before only, so who waits at a barrier must be there for each of its phases. Where the ring has
-// an odd number of places, a place has two pairs in turns.
+// The ring of places, of a page or two each. The n-th place that a block fills goes to warpgroup n % 2, and so does its
+// pair of barriers: a parity tells a phase from the one before only, so who waits at a barrier must be there for each
+// of its phases. Where the ring has an odd number of places, a place has two pairs in turns.
 template <class Shape>
 class DecodePipe {
  public:
@@ -50,20 +50,23 @@ class DecodePipe {
     barriers_made();
   }
   __device__ static int parity(int n) { return n / Shape::kTurns & 1; }
-  __device__ std::uint32_t page(int n) const { return shared_ + n % Shape::kStages * Shape::kPageBytes; }
+  __device__ std::uint32_t pages(int n) const { return shared_ + n % Shape::kStages * Shape::kPlaceBytes; }
   __device__ std::uint32_t scales(int n) const {
-    return shared_ + Shape::kKeyScales + n % Shape::kStages * Shape::kScalesOfPage;
+    return shared_ + Shape::kKeyScales + n % Shape::kStages * Shape::kPages * Shape::kScalesOfPage;
   }
   __device__ std::uint32_t full(int n) const { return barrier(n % Shape::kTurns); }
   __device__ std::uint32_t empty(int n) const { return barrier(Shape::kTurns + n % Shape::kTurns); }
 
-  // Begins to bring the n-th page when its place is free.
-  __device__ void bring(int n, const std::byte* from) const {
+  // Begins to fill the n-th place when it is free.
+  __device__ void bring(int n, const std::byte* const (&from)[Shape::kPages]) const {
     if (n >= Shape::kStages) wait(empty(n - Shape::kStages), parity(n - Shape::kStages));
-    arrive_expecting(full(n), Shape::kPageBytes + Shape::kScalesOfPage);
-    copy_bulk(page(n), from, Shape::kPageBytes, full(n));
-    if constexpr (Shape::kIntegerKeys)  // they lie behind V
-      copy_bulk(scales(n), from + Shape::kPageBytes, Shape::kScalesOfPage, full(n));
+    arrive_expecting(full(n), Shape::kPages * (Shape::kPageBytes + Shape::kScalesOfPage));
+#pragma unroll
+    for (int i = 0; i < Shape::kPages; ++i) {
+      copy_bulk(pages(n) + i * Shape::kPageBytes, from[i], Shape::kPageBytes, full(n));
+      if constexpr (Shape::kIntegerKeys)  // they lie behind V
+        copy_bulk(scales(n) + i * Shape::kScalesOfPage, from[i] + Shape::kPageBytes, Shape::kScalesOfPage, full(n));
+    }
   }
 
  private:
@@ -71,7 +74,8 @@ class DecodePipe {
   std::uint32_t shared_;
 };
 
-// The warp that brings pages; lanes read 32 numbers of pages at a time, those of the next split early.
+// The warp that brings pages; lanes read 32 numbers of pages at a time, those of the next split early. A place that is
+// not filled by a split's last page gets it twice: nothing of the second is seen, but it is numbers.
 template <class Shape>
 __device__ void bring_pages(const AttentionParams& p, const DecodePipe<Shape>& pipe, DecodeTask task, int total) {
   const int lane = threadIdx.x % 32;
@@ -85,10 +89,13 @@ __device__ void bring_pages(const AttentionParams& p, const DecodePipe<Shape>& p
     const DecodeTask next(p, following < total ? following : work);
     const std::byte* head = p.pages + std::int64_t{task.kv_head} * p.layout.head_bytes;
     int next_numbers = 0;
-    for (int i = 0; i < task.item.num_pages; ++i, ++n) {
+    for (int i = 0; i < task.item.num_pages; i += Shape::kPages, ++n) {
       if (i > 0 && i % 32 == 0) numbers = numbers_from(task, i);
-      const int page = __shfl_sync(~0u, numbers, i % 32);
-      if (lane == 0) pipe.bring(n, head + page * p.page_bytes);
+      const std::byte* from[Shape::kPages];
+#pragma unroll
+      for (int k = 0; k < Shape::kPages; ++k)
+        from[k] = head + __shfl_sync(~0u, numbers, min(i + k, task.item.num_pages - 1) % 32) * p.page_bytes;
+      if (lane == 0) pipe.bring(n, from);
       if (i == 0) next_numbers = numbers_from(next, 0);
     }
     numbers = next_numbers;
@@ -299,7 +306,7 @@ __device__ void take_splits(const AttentionParams& p, const DecodePipe<Shape>& p
   const int warp = threadIdx.x / 32;
   QueryRow<Shape> query;
   query.read(p, task, warp);
-  int pages_before = 0;
+  int places_before = 0;
   for (int work = blockIdx.x; work < total; work += gridDim.x) {
     const int following = work + static_cast<int>(gridDim.x);
     const DecodeTask next(p, following < total ? following : work);
@@ -308,18 +315,25 @@ __device__ void take_splits(const AttentionParams& p, const DecodePipe<Shape>& p
     meet(1 + Shape::kWarpgroups, Shape::kConsumers);
     rows.start(scales[lane % 4]);
     const int seen_from = p.window > 0 ? max(0, task.item.context - p.window) : 0;
-    // A sequence's first page, its third and so on are one warpgroup's, whichever, so that its bits do not depend on
-    // what the block did before.
-    const int place = (warpgroup + pages_before) % Shape::kWarpgroups;
-    for (int i = place; i < task.item.num_pages; i += Shape::kWarpgroups) {
-      const int n = pages_before + i, start = (task.item.first_page + i) * kPageTokens;
+    // A split's first place, its third and so on are one warpgroup's, whichever, so that its bits do not depend on what
+    // the block did before.
+    const int place = (warpgroup + places_before) % Shape::kWarpgroups;
+    const int places = (task.item.num_pages + Shape::kPages - 1) / Shape::kPages;
+    for (int i = place; i < places; i += Shape::kWarpgroups) {
+      const int n = places_before + i;
+      SeenPlaces seen[Shape::kPages];
+#pragma unroll
+      for (int k = 0; k < Shape::kPages; ++k) {
+        const int page = i * Shape::kPages + k, start = (task.item.first_page + page) * kPageTokens;
+        seen[k] = {seen_from - start, page < task.item.num_pages ? task.item.context - start : 0};
+      }
       wait(pipe.full(n), Pipe::parity(n));
-      rows.take(pipe.page(n), pipe.scales(n), {seen_from - start, task.item.context - start});
+      rows.take(pipe.pages(n), pipe.scales(n), seen);
       if (lane == 0) arrive(pipe.empty(n));
       if (i == place) query.read(p, next, warp);
     }
-    if (place >= task.item.num_pages) query.read(p, next, warp);
-    pages_before += task.item.num_pages;
+    if (place >= places) query.read(p, next, warp);
+    places_before += places;
     rows.reduce();
     post<Shape>(rows, place, shared);
     meet(1 + Shape::kWarpgroups, Shape::kConsumers);

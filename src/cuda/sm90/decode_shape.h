@@ -26,7 +26,9 @@ struct DecodeShape {
   static constexpr int kConsumers = 128 * kWarpgroups;
   static constexpr int kThreads = kConsumers + 32;
   static constexpr int kBlocks = kPageBytes <= 32 * 1024 ? 2 : 1;  // to a processor
-  static constexpr int kStages = 192 * 1024 / kBlocks / kPageBytes;
+  static constexpr int kPages = kPageBytes <= 8 * 1024 ? 2 : 1;    // taken at once: the waits are a page's
+  static constexpr int kPlaceBytes = kPages * kPageBytes;          // of the ring
+  static constexpr int kStages = 192 * 1024 / kBlocks / kPlaceBytes;
   static constexpr int kTurns = kStages % kWarpgroups == 0 ? kStages : kWarpgroups * kStages;  // of barriers
 
   // Queries and weights in 8 bits are two numbers each, the second so many times what the first left, side by side as
@@ -35,20 +37,21 @@ struct DecodeShape {
   static constexpr float kWeightBits = kEightBit ? 8.0f : 0.0f;  // weights are 2^8 times larger, which cancels
   static constexpr float kQueryRest = kIntegerKeys ? 254.0f : 16.0f;
   static constexpr int kWeightRow = kPageTokens * kElemBytes;
-  static constexpr int kWeightBytes = kColumns * kWeightRow;  // of a warpgroup
+  static constexpr int kWeightBytes = kColumns * kWeightRow;  // of a page
   static constexpr int kPostedRow = kWidth + 4;               // numbers of a row of sums that is handed over
 
-  static constexpr int kQuery = kStages * kPageBytes;
+  static constexpr int kQuery = kStages * kPlaceBytes;
   static constexpr int kWeights = kQuery + kColumns * kRowBytes;
-  static constexpr int kPosted = kWeights + kWarpgroups * kWeightBytes;  // [warpgroup but the first, head] rows
+  static constexpr int kPosted =
+      kWeights + kWarpgroups * kPages * kWeightBytes;  // [warpgroup but the first, head] rows
   static constexpr int kMaxima = kPosted + (kWarpgroups - 1) * kDecodeHeads * kPostedRow * 4;  // [group, 2, warp, head]
   static constexpr int kFinalMaxima = kMaxima + kWarpgroups * 2 * 4 * kDecodeHeads * 4;        // [group, head]
   static constexpr int kFinalWeights = kFinalMaxima + kWarpgroups * kDecodeHeads * 4;          // [group, warp, head]
   static constexpr int kScales = kFinalWeights + kWarpgroups * 4 * kDecodeHeads * 4;           // [head]
   static constexpr int kLast = kScales + kDecodeHeads * 4;
   static constexpr int kScalesOfPage = kIntegerKeys ? 2 * kPageTokens : 0;
-  static constexpr int kKeyScales = (kLast + 8 + 15) / 16 * 16;  // [place of the ring] of a page's tokens
-  static constexpr int kBarriers = kKeyScales + kStages * kScalesOfPage;
+  static constexpr int kKeyScales = (kLast + 8 + 15) / 16 * 16;  // [place of the ring, page] of a page's tokens
+  static constexpr int kBarriers = kKeyScales + kStages * kPages * kScalesOfPage;
   static constexpr int kSharedBytes = kBarriers + 2 * kTurns * 8;
 };
 
