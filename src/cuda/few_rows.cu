@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int t = 0; t < kTokens; ++t) {
       float numbers[8];
-      unpack_bf16(__ldg(reinterpret_cast<const uint4*>(x.data + min(t, tokens - 1) * x.stride) + chunk), numbers);
+      unpack_bf16(reinterpret_cast<const uint4*>(x.data + min(t, tokens - 1) * x.stride)[chunk], numbers);
 #pragma unroll
       for (int r = 0; r < kRows; ++r)
 #pragma unroll
@@ -138,10 +138,17 @@ bool takes_few_rows(const Tensor& x) {
 
 bool takes_few_rows(const WeightPart& part) { return loads_by_eight(view_of(part)); }
 
+std::string_view few_rows_kind(std::int64_t rows, const WeightPart& part) {
+  return takes_one_row(rows, part) ? "one_row" : takes_tile_rows(rows, part) ? "tile_rows" : "few_rows";
+}
+
 void few_rows(cudaStream_t stream, const RowsProduct& product) {
-  const std::int64_t tokens = product.x.size(0);
-  const auto in_tiles = [&](const WeightPart& part) { return takes_tile_rows(tokens, part); };
-  if (std::all_of(product.parts.begin(), product.parts.end(), in_tiles)) return tile_rows(stream, product);
+  const auto all_of_kind = [&](std::string_view kind) {
+    return std::all_of(product.parts.begin(), product.parts.end(),
+                       [&](const WeightPart& part) { return few_rows_kind(product.x.size(0), part) == kind; });
+  };
+  if (all_of_kind("one_row")) return one_row(stream, product);
+  if (all_of_kind("tile_rows")) return tile_rows(stream, product);
   switch (product.parts.front().values.dtype()) {
     case DType::bf16:
       return launch_few<DType::bf16>(stream, product);

@@ -1,4 +1,4 @@
-#include "cuda/check.h"
+#include "cuda/early_start.cuh"
 #include "cuda/packs.cuh"
 #include "cuda/verbs.h"
 
@@ -36,6 +36,8 @@ __device__ float activate(Activation kind, float limit, float gate, float up) {
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads)
     gate_kernel(Rows<T> gate, Rows<T> up, Activation kind, float limit, Rows<T> out, std::int64_t n) {
+  let_next_start();
+  wait_for_kernels_before();
   const std::int64_t i = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * N;
   const std::int64_t row = blockIdx.y;
   if (i >= n) return;
@@ -63,10 +65,9 @@ void gated_activation(cudaStream_t stream, const GatedActivationArgs& args) {
   visit_float(args.out.dtype(), [&](auto type) {
     using T = decltype(type);
     const auto kernel = packed ? gate_kernel<T, 4> : gate_kernel<T, 1>;
-    kernel<<<grid, kThreads, 0, stream>>>(rows_of<T>(args.gate), rows_of<T>(args.up), args.kind, args.limit,
-                                          rows_of<T>(args.out), n);
+    launch_early(stream, grid, kThreads, 0, kernel, rows_of<T>(args.gate), rows_of<T>(args.up), args.kind, args.limit,
+                 rows_of<T>(args.out), n);
   });
-  check_launch();
 }
 
 }  // namespace octavo::cuda

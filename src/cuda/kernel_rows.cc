@@ -40,7 +40,7 @@ Status device_answers() {
 
 std::vector<KernelEntry> all_kernels() {
   std::vector<KernelEntry> entries = attention_kernels();
-  for (const auto& more : {kv_write_kernels(), few_rows_kernels(), tile_rows_kernels()})
+  for (const auto& more : {kv_write_kernels(), few_rows_kernels(), one_row_kernels(), tile_rows_kernels()})
     entries.insert(entries.end(), more.begin(), more.end());
   KernelEntry product;
   product.row.name = "linear.product.bf16";
@@ -79,8 +79,9 @@ Status fits(const KernelRow& row, const KernelWork& work) {
   const std::int64_t tokens = linear.x.size(0);
   const bool serves = row.max_tokens == 0 ? tokens > kMaxFewRows : tokens == row.max_tokens;
   if (!one || !serves) return wrong_shape(row);
-  if (row.max_tokens > 0 && takes_tile_rows(tokens, linear.weight.parts[0]) != row.name.starts_with("linear.tile_rows"))
-    return Error("the other kind of kernel for few rows serves its shape", ErrorKind::unsupported);
+  const std::string kind = "linear." + std::string(few_rows_kind(tokens, linear.weight.parts[0])) + ".";
+  if (row.max_tokens > 0 && !row.name.starts_with(kind))
+    return Error("another kind of kernel for few rows serves its shape", ErrorKind::unsupported);
   return {};
 }
 

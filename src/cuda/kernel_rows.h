@@ -21,6 +21,7 @@ struct KernelEntry {
 std::vector<KernelEntry> attention_kernels();
 std::vector<KernelEntry> kv_write_kernels();
 std::vector<KernelEntry> few_rows_kernels();
+std::vector<KernelEntry> one_row_kernels();
 std::vector<KernelEntry> tile_rows_kernels();
 
 KernelInventory list_kernels();

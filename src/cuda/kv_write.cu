@@ -104,13 +104,13 @@ void kv_write(cudaStream_t stream, const KvWriteArgs& args) {
   const dim3 grid((p.tokens + kWriteRows - 1) / kWriteRows, p.q_heads + 2 * p.kv_heads);
   switch (image_width(p.width)) {
     case 64:
-      return kv_write_kernel<2><<<grid, kWriteThreads, 0, stream>>>(p);
+      return launch_early(stream, grid, kWriteThreads, 0, kv_write_kernel<2>, p);
     case 128:
-      return kv_write_kernel<4><<<grid, kWriteThreads, 0, stream>>>(p);
+      return launch_early(stream, grid, kWriteThreads, 0, kv_write_kernel<4>, p);
     case 256:
-      return kv_write_kernel<8><<<grid, kWriteThreads, 0, stream>>>(p);
+      return launch_early(stream, grid, kWriteThreads, 0, kv_write_kernel<8>, p);
     default:
-      return kv_write_kernel<16><<<grid, kWriteThreads, 0, stream>>>(p);
+      return launch_early(stream, grid, kWriteThreads, 0, kv_write_kernel<16>, p);
   }
 }
 

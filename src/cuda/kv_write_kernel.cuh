@@ -4,6 +4,7 @@
 // V in 8 bits is collected in shared memory and leaves in pieces of 16 tokens where the rows fill such a piece.
 #pragma once
 
+#include "cuda/early_start.cuh"
 #include "cuda/kv_write_row.cuh"
 #include "kv/codec.h"
 
@@ -201,6 +202,9 @@ template <int kWide>
 __global__ void __launch_bounds__(kWriteThreads, kWide <= 4 ? 4 : 2)
     kv_write_kernel(const __grid_constant__ WriteParams p) {
   __shared__ WriteShared<kWide> shared;
+  // In this order: the blocks of attention would settle where the projection's have ended, not evenly.
+  wait_for_kernels_before();
+  let_next_start();
   const int warp = threadIdx.x / 32;
   const int first = blockIdx.x * kWriteRows;
   const int rows = min(kWriteRows, p.tokens - first);

@@ -40,7 +40,7 @@ __device__ uint4 load_weight(const std::byte* from) {
 
 // Beyond a row's end it is zero, as the weight is.
 __device__ uint4 load_input(const __nv_bfloat16* from, bool exists) {
-  return exists ? __ldg(reinterpret_cast<const uint4*>(from)) : make_uint4(0, 0, 0, 0);
+  return exists ? *reinterpret_cast<const uint4*>(from) : make_uint4(0, 0, 0, 0);
 }
 
 // Four codes of a row as they become bf16: exponent and mantissa moved to their places are the number times 2^-120.

@@ -1,5 +1,6 @@
-// linear for as few rows as a decode step has, over weights of e4m3: every code in every place, in rows whose numbers
-// are many times what a warp takes. The sums are exact up to float32; a row that holds a NaN is NaN, and no other.
+// linear for as few rows as a decode step has, in rows whose numbers are many times what a warp, or a block, takes.
+// Over weights of e4m3 every code in every place: the sums are exact up to float32; a row that holds a NaN is NaN, and
+// no other. Over bf16 parts side by side whose rows are no multiple of what a block makes.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -99,8 +100,38 @@ void run_codes(ScaleGrain grain, std::int64_t tokens, std::int64_t in) {
 TEST(Linear, FewRowsTakeEveryCodeAtItsValue) {
   for (const ScaleGrain grain : {ScaleGrain::tensor, ScaleGrain::channel, ScaleGrain::block}) {
     run_codes(grain, 1, 2432);
+    run_codes(grain, 1, 9008);
     run_codes(grain, 5, 4496);
     run_codes(grain, 8, 128);
+  }
+}
+
+TEST(Linear, OneRowOfPartsSideBySide) {
+  Random random(31);
+  for (const std::int64_t in : {64, 2056, 5000}) {
+    const std::vector<float> x = rounded(random.normals(in), DType::bf16);
+    const std::vector<std::vector<float>> parts = {rounded(random.normals(7 * in), DType::bf16),
+                                                   rounded(random.normals(1 * in), DType::bf16),
+                                                   rounded(random.normals(4 * in), DType::bf16)};
+    const std::vector<float> bias = random.normals(12);
+    std::vector<double> want(bias.begin(), bias.end());
+    std::size_t row = 0;
+    for (const std::vector<float>& part : parts)
+      for (std::size_t first = 0; first < part.size(); first += x.size(), ++row)
+        for (std::size_t i = 0; i < x.size(); ++i) want[row] += double{x[i]} * part[first + i];
+    for_each_path([&](Path& path) {
+      Arena arena(path.backend->device());
+      Weight weight{.parts = {}, .out = 12, .in = in};
+      for (const std::vector<float>& part : parts)
+        weight.parts.emplace_back().values =
+            arena.floats(part, {static_cast<std::int64_t>(part.size()) / in, in}, DType::bf16);
+      const Tensor result = arena.blank({1, 12});
+      path.backend->ops().linear({.x = arena.floats(x, {1, in}, path.processor ? DType::f32 : DType::bf16),
+                                  .weight = weight,
+                                  .bias = arena.floats(bias, {12}),
+                                  .out = result});
+      expect_close("one row of " + std::to_string(in), arena.read(result), want, 12, 1e-5);
+    });
   }
 }
 

@@ -76,6 +76,8 @@ TEST(Norm, EveryRuleAndWidth) {
     run_norm({.compute = compute, .size = 1e-4f});
     run_norm({.compute = compute, .size = 1e4f});
   }
+  run_norm({.rows = 2, .n = 12288});  // several packs a thread, on a GPU
+  run_norm({.rows = 2, .n = 4095});
   run_norm({.rows = 0});
 }
 
