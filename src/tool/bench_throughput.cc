@@ -47,9 +47,36 @@ class News {
   std::set<std::size_t> requests_;
 };
 
+// What the engine's thread took for steps of decodes alone, in ms a step: read off its statistics between steps. A step
+// is launched before the one before is accounted for, so a reading beside one that computed a prompt may hold part of
+// that.
+class DecodeWork {
+ public:
+  void read(const EngineStats& stats) {
+    if (readings_.empty() || stats.steps > readings_.back().steps)
+      readings_.push_back({stats.steps, stats.prefill_tokens, stats.host_seconds});
+  }
+  std::vector<double> a_step() const {
+    std::vector<double> values;
+    for (std::size_t i = 2; i + 1 < readings_.size(); ++i) {
+      const Reading &from = readings_[i - 1], &to = readings_[i];
+      if (readings_[i - 2].prefill_tokens != readings_[i + 1].prefill_tokens) continue;
+      values.push_back(1000 * (to.host_seconds - from.host_seconds) / static_cast<double>(to.steps - from.steps));
+    }
+    return values;
+  }
+
+ private:
+  struct Reading {
+    std::uint64_t steps, prefill_tokens;
+    double host_seconds;
+  };
+  std::vector<Reading> readings_;
+};
+
 // So many requests at once; the next one when one has ended.
 Result<std::vector<RequestTimes>> run_clients(Engine& engine, const BenchThroughputOptions& options,
-                                              const std::vector<PlannedRequest>& plan) {
+                                              const std::vector<PlannedRequest>& plan, DecodeWork& work) {
   std::vector<RequestTimes> times(plan.size());
   News news;
   std::map<std::size_t, RequestRun> running;
@@ -61,7 +88,9 @@ Result<std::vector<RequestTimes>> run_clients(Engine& engine, const BenchThrough
       OCTAVO_TRY(RequestRun run, RequestRun::start(engine, std::move(prompt), plan[number].output_len));
       running.emplace(number, std::move(run)).first->second.stream().on_event([&news, number] { news.add(number); });
     }
-    for (const std::size_t number : news.wait()) {
+    const std::set<std::size_t> told = news.wait();
+    work.read(engine.stats());
+    for (const std::size_t number : told) {
       const auto run = running.find(number);
       if (run == running.end()) continue;
       OCTAVO_TRY(const bool ended, run->second.take());
@@ -74,7 +103,7 @@ Result<std::vector<RequestTimes>> run_clients(Engine& engine, const BenchThrough
 }
 
 struct Spread {
-  std::string name;  // "ttft"
+  std::string name;  // "ttft", "itl", or "decode_host": the engine's thread in a step of decodes
   std::vector<double> values;
 };
 
@@ -161,14 +190,15 @@ Status bench_throughput(const BenchThroughputOptions& options, const BackendFact
 
   const EngineStats before = engine->stats();
   const auto start = std::chrono::steady_clock::now();
-  OCTAVO_TRY(const std::vector<RequestTimes> times, run_clients(*engine, options, plan));
+  DecodeWork decodes;
+  OCTAVO_TRY(const std::vector<RequestTimes> times, run_clients(*engine, options, plan, decodes));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  std::vector<Spread> spreads = {{"ttft", {}}, {"itl", {}}};
+  std::vector<Spread> spreads = {{"ttft", {}}, {"itl", {}}, {"decode_host", decodes.a_step()}};
   for (const RequestTimes& request : times) {
     spreads[0].values.push_back(request.ttft_ms);
     spreads[1].values.insert(spreads[1].values.end(), request.itl_ms.begin(), request.itl_ms.end());
   }
-  if (spreads[1].values.empty()) spreads.pop_back();  // one token a request
+  std::erase_if(spreads, [](const Spread& spread) { return spread.values.empty(); });  // one token a request
   const OrderedJson report = report_json(options, plan, seconds, spreads, work_between(before, engine->stats()));
   if (!options.output_json.empty()) OCTAVO_TRY(write_file(options.output_json, to_text(report) + "\n"));
   return write_stdout(report_text(report, spreads));
