@@ -70,11 +70,16 @@ Status set_max_model_len(Options& options, const std::string& text) {
 }
 
 Status set_kv_cache_dtype(Options& options, const std::string& text) {
-  const TransformChoice transform = options.engine.kv_cache.transform;
+  const KvCacheChoice before = options.engine.kv_cache;
   OCTAVO_TRY(options.engine.kv_cache, parse_kv_cache_dtype(text));
-  options.engine.kv_cache.transform = transform;
+  options.engine.kv_cache.transform = before.transform;
+  options.engine.kv_cache.rope = before.rope;
   options.kv_cache_name = text;
   return {};
+}
+
+Status set_kv_rope_dtype(Options& options, const std::string& text) {
+  return parse_kv_rope_dtype(text, options.engine.kv_cache);
 }
 
 Status set_skip_layers(Options& options, const std::string& text) {
@@ -123,6 +128,10 @@ void add_cache_rows(std::vector<FlagRow>& rows) {
   rows.push_back({"--kv-cache-transform", "BASIS",
                   "basis in which K is kept: auto (hadamard for every 8-bit K whose head size has one), none, hadamard",
                   "auto", kEngineCommands, choice(transform_of, kTransforms)});
+  rows.push_back({"--kv-cache-rope-dtype", "DTYPE",
+                  "numbers of the rope keys of a latent cache: auto (bfloat16 where the latent has 8 bits, else its "
+                  "kind), bfloat16, float32, fp8, fp8_e5m2",
+                  "auto", kEngineCommands, set_kv_rope_dtype});
   const std::string skipped =
       "layers whose cache keeps the compute dtype: indices, ranges 2-5, negative indices, sliding_window, "
       "full_attention; separated by commas or spaces";

@@ -42,6 +42,9 @@ struct CheckpointBinder::State {
   }
 
   Result<const StoredTensor*> require(const std::string& name);
+  // A matrix of 4-bit integers with a scale for each 32 of a row, from NAME.weight_packed (int4_weights.cc).
+  Result<WeightPart> int4_part(const PartRequest& request, std::int64_t in);
+  Result<std::vector<std::uint16_t>> half_scales(const StoredTensor& tensor) const;
   Result<std::int64_t> paired_rows(const std::string& name, std::int64_t rows) const;
   Result<WeightPart> part(const PartRequest& request, std::int64_t in);
   Status stack(Weight& target, std::span<const PartRequest> parts, std::int64_t in);

@@ -125,6 +125,8 @@ Status CheckpointBinder::State::add_scales(WeightPart& part, const PartRequest& 
 
 Result<WeightPart> CheckpointBinder::State::part(const PartRequest& request, std::int64_t in) {
   const std::string name = request.name + ".weight";
+  const bool may_be_packed = quantization.scheme == WeightScheme::int4 || quantization.scheme == WeightScheme::mixed;
+  if (may_be_packed && find(name) == nullptr && find(name + "_packed") != nullptr) return int4_part(request, in);
   OCTAVO_TRY(const StoredTensor* tensor, require(name));
   OCTAVO_TRY(check_shape(*tensor, {request.out, in}));
   OCTAVO_TRY(check_weight_dtype(*tensor));

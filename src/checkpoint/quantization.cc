@@ -11,7 +11,8 @@ namespace {
 
 constexpr const char* kSupported =
     "octavo reads bf16, f16 and f32 weights, FP8 as compressed-tensors (float-quantized), as quant_method fp8 or as "
-    "modelopt FP8, experts in MXFP4 as quant_method mxfp4, and GGUF files in Q4_0, Q4_1 and Q8_0";
+    "modelopt FP8, symmetric int4 in groups of 32 as compressed-tensors (pack-quantized), experts in MXFP4 as "
+    "quant_method mxfp4, and GGUF files in Q4_0, Q4_1 and Q8_0";
 
 Error refused(const std::string& what) {
   return Error("quantization " + what + " is not supported; " + kSupported, ErrorKind::unsupported);
@@ -26,10 +27,18 @@ struct RoundingArgs {
   bool dynamic = false;
   std::int64_t block_rows = 0;
   std::int64_t block_cols = 0;
+  std::int64_t group_size = 0;
+  bool reordered = false;  // groups are not of neighbours
 
+  bool is_int4() const {
+    return num_bits == 4 && type == "int" && strategy == "group" && group_size == 32 && symmetric && !dynamic &&
+           !reordered;
+  }
   bool is_fp8() const { return num_bits == 8 && type == "float" && symmetric; }
   std::string describe() const {
-    return (symmetric ? "" : "asymmetric ") + type + std::to_string(num_bits) + " per " + strategy;
+    const std::string size = group_size > 0 ? " of " + std::to_string(group_size) : "";
+    return (symmetric ? "" : "asymmetric ") + type + std::to_string(num_bits) + " per " + strategy + size +
+           (reordered ? ", reordered" : "");
   }
 };
 
@@ -60,6 +69,10 @@ Result<RoundingArgs> read_args(const Json& value) {
   OCTAVO_TRY(const auto type, find_string(value, "type"));
   OCTAVO_TRY(const auto strategy, find_string(value, "strategy"));
   OCTAVO_TRY(const auto symmetric, find_bool(value, "symmetric"));
+  OCTAVO_TRY(const auto group_size, find_int(value, "group_size"));
+  const Json* order = find_member(value, "actorder");
+  args.group_size = group_size.value_or(0);
+  args.reordered = order != nullptr && *order != "static" && *order != "weight";
   args.num_bits = bits.value_or(8);
   args.type = type.value_or("int");  // compressed-tensors' default
   args.symmetric = symmetric.value_or(true);
@@ -71,8 +84,7 @@ Result<RoundingArgs> read_args(const Json& value) {
   if (block != nullptr) {
     OCTAVO_TRY(read_block(*block, args));
   }
-  const bool grouped = find_member(value, "group_size") != nullptr;
-  args.strategy = strategy.value_or(block != nullptr ? "block" : grouped ? "group" : "tensor");
+  args.strategy = strategy.value_or(block != nullptr ? "block" : group_size ? "group" : "tensor");
   return args;
 }
 
@@ -142,6 +154,12 @@ Status read_group(const Json& group, const std::string& default_format, Quantiza
   OCTAVO_TRY(const auto outputs, find_args(group, "output_activations"));
   if (weights) {
     const std::string name = format.value_or(default_format);
+    if (name == "pack-quantized" && weights->is_int4()) {
+      const bool alone = quantization.scheme == WeightScheme::none || quantization.scheme == WeightScheme::int4;
+      quantization.scheme = alone ? WeightScheme::int4 : WeightScheme::mixed;
+      quantization.description += ", weights int4 per group of 32";
+      return inputs || outputs ? refused("compressed-tensors " + name + " with rounded inputs or outputs") : Status();
+    }
     if (name != "float-quantized" && name != "naive-quantized")
       return refused("compressed-tensors " + name + " (weights " + weights->describe() + ")");
     const bool known = weights->strategy == "tensor" || weights->strategy == "channel" || weights->strategy == "block";

@@ -9,7 +9,9 @@
 
 namespace octavo {
 
-enum class WeightScheme { none, fp8_tensor, fp8_channel, fp8_block, mxfp4, mixed };  // mxfp4: the experts alone
+enum class WeightScheme { none, fp8_tensor, fp8_channel, fp8_block, mxfp4, int4, mixed };
+// mxfp4: the experts alone. int4: packed integers with a scale for each 32 of a row, where the file has them; fp8 and int4
+// together are mixed
 
 struct Quantization {
   WeightScheme scheme = WeightScheme::none;

@@ -101,6 +101,27 @@ TEST(Quantization, Mxfp4) {
           ErrorKind::invalid);
 }
 
+TEST(Quantization, PackedInt4) {
+  Json config = compressed();
+  config["format"] = "pack-quantized";
+  Json& group = config["config_groups"]["group_0"];
+  group["input_activations"] = nullptr;
+  group["weights"] = {{"num_bits", 4},    {"type", "int"},     {"strategy", "group"},
+                      {"group_size", 32}, {"symmetric", true}, {"dynamic", false}};
+  const auto result = read(config);
+  ASSERT_TRUE(result) << message_of(result);
+  EXPECT_EQ(result->scheme, WeightScheme::int4);
+  EXPECT_NE(result->description.find("int4 per group of 32"), std::string::npos);
+  for (const auto& [key, value, part] : {std::tuple<const char*, Json, const char*>{"group_size", 128, "group of 128"},
+                                         {"symmetric", false, "asymmetric"},
+                                         {"num_bits", 8, "int8"},
+                                         {"actorder", "group", "reordered"}}) {
+    Json other = config;
+    other["config_groups"]["group_0"]["weights"][key] = value;
+    refuses(other, part);
+  }
+}
+
 TEST(Quantization, RefusesOtherMethodsByName) {
   for (const char* method : {"awq", "gptq", "bitsandbytes", "nvfp4", "hqq", "aqlm", "fbgemm_fp8", "quark", "torchao"})
     refuses({{"quant_method", method}}, "quantization " + std::string(method) + " is not supported");

@@ -42,6 +42,8 @@ Status segment_supported(const KvSegment& segment) {
                  ErrorKind::unsupported);
   if ((segment.elem == KvElem::int8) != (segment.grain == KvGrain::token_head))
     return Error("int8 needs a scale for each token and head, and only int8 has one", ErrorKind::unsupported);
+  if (segment.grain == KvGrain::token_block && segment.part != KvPart::latent && segment.part != KvPart::rope)
+    return Error("scales for blocks of numbers are kept for a latent cache only", ErrorKind::unsupported);
   return {};
 }
 

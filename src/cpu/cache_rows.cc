@@ -46,6 +46,33 @@ void write_float8(KvElem elem, float scale, const float* row, int width, std::by
   }
 }
 
+// A scale of its own for each block of numbers. A NaN is no magnitude here: it becomes a NaN's code.
+void write_blocks(KvElem elem, const float* row, int width, std::byte* to, std::int64_t step, std::byte* scales_to,
+                  RowCounts& counts) {
+  for (int begin = 0; begin < width; begin += kScaleBlock) {
+    const int count = std::min(kScaleBlock, width - begin);
+    float amax = 0.0f;
+    for (int i = begin; i < begin + count; ++i) amax = std::max(amax, std::fabs(row[i]));
+    const float scale = float8_scale(elem, amax);
+    std::memcpy(scales_to + begin / kScaleBlock * 4, &scale, sizeof scale);
+    if (scale > 0.0f) {
+      write_float8(elem, scale, row + begin, count, to + begin * step, step, counts);
+    } else {  // numbers too small to keep; NaN stays
+      for (int i = begin; i < begin + count; ++i)
+        to[i * step] = static_cast<std::byte>(std::isnan(row[i]) ? encode8(elem, row[i]) : 0);
+    }
+  }
+}
+
+void read_blocks(KvElem elem, const std::byte* from, std::int64_t step, const std::byte* scales, int width,
+                 double* row) {
+  for (int i = 0; i < width; ++i) {
+    float scale;
+    std::memcpy(&scale, scales + i / kScaleBlock * 4, sizeof scale);
+    row[i] = static_cast<double>(scale) * decode8(elem, static_cast<std::uint8_t>(from[i * step]));
+  }
+}
+
 void raise(float& shared, float value) {
   std::atomic_ref<float> atomic(shared);
   float seen = atomic.load(std::memory_order_relaxed);
@@ -77,6 +104,9 @@ void write_cache_row(const KvView& view, const PageLayout& layout, int segment, 
       return write_int8(row, kind.width, to, step, page + layout.segments[segment].scale(head, place), counts);
     case KvElem::e4m3:
     case KvElem::e5m2:
+      if (kind.grain == KvGrain::token_block)
+        return write_blocks(kind.elem, row, kind.width, to, step, page + layout.segments[segment].scale(head, place),
+                            counts);
       return write_float8(kind.elem, has_given_scale(kind) ? view.scales[segment][head] : 1.0f, row, kind.width, to,
                           step, counts);
   }
@@ -99,6 +129,8 @@ void read_cache_row(const KvView& view, const PageLayout& layout, int segment, i
     }
     return;
   }
+  if (kind.grain == KvGrain::token_block)
+    return read_blocks(kind.elem, from, step, page + layout.segments[segment].scale(head, place), kind.width, row);
   double scale = has_given_scale(kind) ? view.scales[segment][head] : 1.0;
   if (kind.grain == KvGrain::token_head) {
     std::uint16_t bits;

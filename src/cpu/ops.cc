@@ -9,6 +9,7 @@ void CpuOps::embed(const EmbedArgs& args) { plain::embed(pool_, args); }
 void CpuOps::rms_norm(const RmsNormArgs& args) { kernels_.rms_norm(pool_, args); }
 void CpuOps::add_rms_norm(const AddRmsNormArgs& args) { kernels_.add_rms_norm(pool_, args); }
 void CpuOps::linear(const LinearArgs& args) { kernels_.linear(pool_, args, deterministic_); }
+void CpuOps::head_linear(const HeadLinearArgs& args) { plain::head_linear(pool_, args); }
 void CpuOps::grouped_linear(const GroupedLinearArgs& args) { kernels_.grouped_linear(pool_, args, deterministic_); }
 void CpuOps::route(const RouteArgs& args) { plain::route(pool_, args); }
 void CpuOps::rope(const RopeArgs& args) { kernels_.rope(pool_, args); }

@@ -16,6 +16,7 @@ class CpuOps final : public Ops {
   void rms_norm(const RmsNormArgs& args) override;
   void add_rms_norm(const AddRmsNormArgs& args) override;
   void linear(const LinearArgs& args) override;
+  void head_linear(const HeadLinearArgs& args) override;
   void grouped_linear(const GroupedLinearArgs& args) override;
   void route(const RouteArgs& args) override;
   void rope(const RopeArgs& args) override;

@@ -12,6 +12,7 @@ void embed(ThreadPool& pool, const EmbedArgs& args);
 void rms_norm(ThreadPool& pool, const RmsNormArgs& args);
 void add_rms_norm(ThreadPool& pool, const AddRmsNormArgs& args);
 void linear(ThreadPool& pool, const LinearArgs& args, bool deterministic);
+void head_linear(ThreadPool& pool, const HeadLinearArgs& args);
 void grouped_linear(ThreadPool& pool, const GroupedLinearArgs& args, bool deterministic);
 void route(ThreadPool& pool, const RouteArgs& args);
 void rope(ThreadPool& pool, const RopeArgs& args);

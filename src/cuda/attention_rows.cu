@@ -73,6 +73,8 @@ Error unsupported(const std::string& sentence) { return Error(sentence, ErrorKin
 Status rows_serve(const AttentionShape& shape, int shared_limit) {
   const KvSegment& key = shape.format.segments[0];
   const KvSegment& value = shape.format.segments[1];
+  if (key.part == KvPart::latent)
+    return unsupported("attention over a latent cache has no kernel on CUDA yet: use --device cpu");
   if (key.width != value.width)
     return unsupported("attention on CUDA reads V as wide as K, but this model has K of " + std::to_string(key.width) +
                        " and V of " + std::to_string(value.width) + " numbers a head: use --device cpu");

@@ -17,6 +17,10 @@ void CudaOps::embed(const EmbedArgs& args) { cuda::embed(device_.stream(), args)
 void CudaOps::rms_norm(const RmsNormArgs& args) { cuda::rms_norm(device_.stream(), args); }
 void CudaOps::add_rms_norm(const AddRmsNormArgs& args) { cuda::add_rms_norm(device_.stream(), args); }
 void CudaOps::linear(const LinearArgs& args) { linear_->run(device_.stream(), args); }
+// Latent attention alone asks for it, and supports() refuses that.
+void CudaOps::head_linear(const HeadLinearArgs&) {
+  octavo::check(false, "latent attention is refused at start on CUDA");
+}
 void CudaOps::grouped_linear(const GroupedLinearArgs& args) { grouped_linear_.run(device_.stream(), args); }
 void CudaOps::route(const RouteArgs& args) { cuda::route(device_.stream(), args); }
 void CudaOps::rope(const RopeArgs& args) { cuda::rope(device_.stream(), args); }

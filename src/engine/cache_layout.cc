@@ -11,8 +11,8 @@ namespace {
 
 bool owns_cache(const LayerSpec& layer) { return layer.cache != CacheKind::shared; }
 
-Error unsupported(int layer, const std::string& what) {
-  return Error("layer " + std::to_string(layer) + " " + what + ", which is not supported yet", ErrorKind::unsupported);
+Error unsupported(const std::string& what) {
+  return Error("it " + what + ", which is not supported yet", ErrorKind::unsupported);
 }
 
 // Equal but for fields that have no comparison of their own.
@@ -37,15 +37,10 @@ AttentionShape shape_of(const LayerSpec& layer, const KvFormat& format, int page
 }
 
 Result<KvFormat> format_of(const CacheLayoutInput& input, std::size_t index, bool skipped) {
-  const LayerSpec& layer = input.spec.layers[index];
-  const int number = static_cast<int>(index);
-  if (layer.cache == CacheKind::latent) return unsupported(number, "keeps a latent cache");
-  if (layer.cache == CacheKind::state) return unsupported(number, "keeps a recurrent state");
-  if (layer.value_dim != layer.head_dim) return unsupported(number, "has values of another width than its keys");
-  const bool per_head = index < input.scales.size() && input.scales[index].per_head;
+  const KvScales scales = index < input.scales.size() ? input.scales[index] : KvScales{};
   const KvElem compute = input.compute == DType::f32 ? KvElem::f32 : KvElem::bf16;
-  return grouped_format(skipped ? KvCacheChoice{} : input.choice, compute, layer.kv_heads, layer.head_dim, per_head)
-      .in("the KV cache of layer " + std::to_string(number));
+  return layer_format(input.spec.layers[index], skipped ? KvCacheChoice{} : input.choice, compute, scales)
+      .in("the KV cache of layer " + std::to_string(index));
 }
 
 CacheGroup& group_for(CacheLayout& layout, const LayerSpec& layer, const AttentionShape& shape) {
@@ -116,7 +111,20 @@ Status add_layer(CacheLayout& layout, const CacheLayoutInput& input, std::size_t
 
 }  // namespace
 
+Result<KvFormat> layer_format(const LayerSpec& layer, const KvCacheChoice& choice, KvElem compute,
+                              const KvScales& scales) {
+  check(owns_cache(layer), "a layer that shares a cache has the format of its owner");
+  if (layer.cache == CacheKind::state) return unsupported("keeps a recurrent state");
+  if (layer.cache == CacheKind::latent)
+    return latent_format(choice, compute, layer.latent_dim, layer.head_dim, !scales.key.empty());
+  if (layer.value_dim != layer.head_dim) return unsupported("has values of another width than its keys");
+  return grouped_format(choice, compute, layer.kv_heads, layer.head_dim, scales.per_head);
+}
+
 Result<CacheLayout> make_cache_layout(const CacheLayoutInput& input) {
+  const auto is_latent = [](const LayerSpec& layer) { return layer.cache == CacheKind::latent; };
+  if (input.choice.rope && std::none_of(input.spec.layers.begin(), input.spec.layers.end(), is_latent))
+    return Error("--kv-cache-rope-dtype is for models with a latent cache, and this one has none: leave it out");
   std::vector<std::string> kinds;
   for (const LayerSpec& layer : input.spec.layers) kinds.push_back(owns_cache(layer) ? layer.kind : "");
   OCTAVO_TRY(const std::vector<bool> skipped, parse_skip_layers(input.skip_layers, kinds));

@@ -14,6 +14,11 @@
 
 namespace octavo {
 
+// What a layer that keeps K and V of its own, or a latent, leaves of a token; compute: what `auto` means. Refuses other
+// layers and what the formats refuse.
+Result<KvFormat> layer_format(const LayerSpec& layer, const KvCacheChoice& choice, KvElem compute,
+                              const KvScales& scales);
+
 struct CacheLayoutInput {
   const ModelSpec& spec;
   KvCacheChoice choice;

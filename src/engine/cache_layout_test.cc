@@ -89,10 +89,49 @@ TEST(CacheLayout, WhatCannotBeIsRefused) {
   EXPECT_EQ(layout_of(spec, "auto").error().message(), "the model has no layer that keeps a cache");
   spec.layers.assign(2, layer());
   EXPECT_FALSE(layout_of(spec, "fp8", {"7"}));
-  spec.layers[1].cache = CacheKind::latent;
-  EXPECT_EQ(layout_of(spec, "auto").error().message(), "layer 1 keeps a latent cache, which is not supported yet");
   spec.layers[1].cache = CacheKind::state;
   EXPECT_EQ(layout_of(spec, "auto").error().kind(), ErrorKind::unsupported);
+}
+
+TEST(CacheLayout, ALatentIsOneRecordForAllHeads) {
+  ModelSpec spec;
+  spec.layers.assign(2, layer());
+  for (LayerSpec& layer : spec.layers) {
+    layer.cache = CacheKind::latent;
+    layer.latent_dim = 512;
+    layer.head_dim = 64;
+    layer.kv_heads = 1;
+    layer.q_heads = 16;
+  }
+  EXPECT_EQ(layout_of(spec, "auto")->report[0],
+            "layers 0-1 full_attention: latent bfloat16 1x512 | rope bfloat16 1x64; 1152 bytes a token");
+  const auto blocks = layout_of(spec, "fp8");
+  EXPECT_EQ(
+      blocks->report[0],
+      "layers 0-1 full_attention: latent fp8_e4m3 1x512 per token and 128 numbers | rope bfloat16 1x64; 656 bytes "
+      "a token");
+  EXPECT_EQ(blocks->num_uncalibrated, 0);
+  KvScales given;
+  given.source = ScaleSource::checkpoint;
+  given.key = given.value = {0.5f};
+  EXPECT_EQ(
+      layout_of(spec, "fp8", {}, {given, given})->report[0],
+      "layers 0-1 full_attention: latent fp8_e4m3 1x512 per tensor | rope bfloat16 1x64; scale checkpoint; 640 bytes "
+      "a token");
+  const auto skipped = layout_of(spec, "fp8", {"1"});
+  EXPECT_EQ(bytes_per_token(skipped->groups[0]), 656 + 1152);
+  EXPECT_NE(layout_of(spec, "int8:fp8").error().message().find("names two kinds, int8 and fp8_e4m3"),
+            std::string::npos);
+}
+
+TEST(CacheLayout, AKindForRopeKeysIsRefusedWhereThereAreNone) {
+  ModelSpec spec;
+  spec.layers.assign(1, layer());
+  KvCacheChoice choice;
+  ASSERT_TRUE(parse_kv_rope_dtype("fp8", choice));
+  const auto layout = make_cache_layout({.spec = spec, .choice = choice, .skip_layers = {}, .scales = {}});
+  ASSERT_FALSE(layout);
+  EXPECT_NE(layout.error().message().find("--kv-cache-rope-dtype"), std::string::npos);
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ class NullOps : public Ops {
   void rms_norm(const RmsNormArgs&) override {}
   void add_rms_norm(const AddRmsNormArgs&) override {}
   void linear(const LinearArgs&) override {}
+  void head_linear(const HeadLinearArgs&) override {}
   void grouped_linear(const GroupedLinearArgs&) override {}
   void route(const RouteArgs&) override {}
   void rope(const RopeArgs&) override {}

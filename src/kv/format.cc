@@ -1,7 +1,5 @@
 #include "kv/format.h"
 
-#include <optional>
-
 #include "base/strings.h"
 
 namespace octavo {
@@ -47,6 +45,13 @@ Result<KvTransform> key_transform(TransformChoice choice, KvElem key, int head_d
       ErrorKind::unsupported);
 }
 
+// One segment of a latent record.
+KvSegment latent_segment(KvPart part, KvElem elem, int width, bool given_scales) {
+  KvGrain grain = grain_of(elem, false);
+  if (grain == KvGrain::tensor && !given_scales) grain = KvGrain::token_block;
+  return {part, elem, grain, KvTransform::none, 1, width};
+}
+
 std::string_view name_of(KvPart part) {
   switch (part) {
     case KvPart::key:
@@ -78,6 +83,35 @@ Result<KvCacheChoice> parse_kv_cache_dtype(std::string_view text) {
   choice.key = *elem_from_name(key);
   choice.value = *elem_from_name(value);
   return choice;
+}
+
+Status parse_kv_rope_dtype(std::string_view text, KvCacheChoice& choice) {
+  choice.rope.reset();
+  if (text == "auto") return {};
+  const auto elem = elem_from_name(text);
+  if (!elem || *elem == KvElem::int8)
+    return Error(in_quotes(text) + " is no kind for rope keys; accepted are auto, bfloat16, float32, fp8, fp8_e5m2");
+  choice.rope = elem;
+  return {};
+}
+
+Result<KvFormat> latent_format(const KvCacheChoice& choice, KvElem compute, int latent_dim, int rope_dim,
+                               bool given_scales) {
+  if (latent_dim < 1 || rope_dim < 1)
+    return Error("a latent cache needs a latent and a rope key of at least one number, not " +
+                 std::to_string(latent_dim) + " and " + std::to_string(rope_dim));
+  if (!choice.automatic && choice.key != choice.value)
+    return Error("a latent cache keeps one latent as key and value, but --kv-cache-dtype names two kinds, " +
+                 std::string(name_of(choice.key)) + " and " + std::string(name_of(choice.value)) + ": name one");
+  if (choice.transform == TransformChoice::hadamard)
+    return Error("a latent cache is not rotated: choose --kv-cache-transform auto or none", ErrorKind::unsupported);
+  const KvElem latent = choice.automatic ? compute : choice.key;
+  const KvElem rope = choice.rope.value_or(is_8bit(latent) ? KvElem::bf16 : latent);
+  KvFormat format;
+  format.num_segments = 2;
+  format.segments[0] = latent_segment(KvPart::latent, latent, latent_dim, given_scales);
+  format.segments[1] = latent_segment(KvPart::rope, rope, rope_dim, given_scales);
+  return format;
 }
 
 Result<KvFormat> grouped_format(const KvCacheChoice& choice, KvElem compute, int kv_heads, int head_dim,
@@ -121,6 +155,8 @@ std::string_view name_of(KvGrain grain) {
       return "per KV head";
     case KvGrain::token_head:
       return "per token and head";
+    case KvGrain::token_block:
+      return "per token and 128 numbers";
   }
   return "?";
 }

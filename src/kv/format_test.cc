@@ -43,6 +43,35 @@ TEST(KvCacheDtype, RefusesWhatItDoesNotKnow) {
   }
 }
 
+TEST(LatentFormat, OneKindForTheLatentAndSixteenBitsForRope) {
+  const auto latent = [](std::string_view dtype, std::string_view rope, bool given, KvElem compute = KvElem::bf16) {
+    KvCacheChoice choice = parse_kv_cache_dtype(dtype).value();
+    EXPECT_TRUE(parse_kv_rope_dtype(rope, choice));
+    return latent_format(choice, compute, 512, 64, given).value();
+  };
+  EXPECT_EQ(describe(latent("auto", "auto", false)), "latent bfloat16 1x512 | rope bfloat16 1x64");
+  EXPECT_EQ(describe(latent("auto", "auto", false, KvElem::f32)), "latent float32 1x512 | rope float32 1x64");
+  EXPECT_EQ(describe(latent("fp8", "auto", true, KvElem::f32)),
+            "latent fp8_e4m3 1x512 per tensor | rope bfloat16 1x64");
+  EXPECT_EQ(describe(latent("fp8", "fp8", false)),
+            "latent fp8_e4m3 1x512 per token and 128 numbers | rope fp8_e4m3 1x64 per token and 128 numbers");
+  EXPECT_EQ(describe(latent("int8", "auto", false)), "latent int8 1x512 per token and head | rope bfloat16 1x64");
+  // 512 codes, four float32 scales, 64 numbers of 16 bits: the layout in common use.
+  EXPECT_EQ(bytes_per_token(latent("fp8", "auto", false)), 656);
+  EXPECT_EQ(bytes_per_token(latent("fp8", "auto", true)), 640);
+  EXPECT_EQ(bytes_per_token(latent("auto", "auto", false)), 1152);
+  EXPECT_EQ(bytes_per_token(latent("int8", "fp8", false)), 512 + 2 + 64 + 4);
+}
+
+TEST(LatentFormat, RefusesPairsRotationsAndKindsThatNeedAScale) {
+  EXPECT_FALSE(latent_format(parse_kv_cache_dtype("int8:fp8").value(), KvElem::bf16, 512, 64, false));
+  KvCacheChoice turned = parse_kv_cache_dtype("fp8").value();
+  turned.transform = TransformChoice::hadamard;
+  EXPECT_FALSE(latent_format(turned, KvElem::bf16, 512, 64, false));
+  KvCacheChoice choice;
+  for (const char* text : {"int8", "fp16", "", "fp8:fp8"}) EXPECT_FALSE(parse_kv_rope_dtype(text, choice)) << text;
+}
+
 TEST(GroupedFormat, AutomaticIsTheComputeKind) {
   const KvFormat f32 = grouped_format({}, KvElem::f32, 2, 64, true).value();
   EXPECT_EQ(describe(f32), "K float32 2x64 | V float32 2x64");

@@ -1,9 +1,9 @@
 // KvScales: the given scales of one layer's cache and where they come from. One source of truth: the store uploads them
 // beside the pages, views carry the pointer, and reports read this value.
 //
-// Scales describe K and V after norm and rope, unrotated. A rotated K in a floating kind keeps only their order of
-// magnitude: stored_scale() multiplies a calibrated one by 8, since |rotated k_i| <= |k|_2 (kv-accuracy: a floating format
-// loses nothing by a larger scale, and clips are counted).
+// Scales describe K and V after norm and rope, unrotated; of a latent record, K is the latent and V the rope key. A
+// rotated K in a floating kind keeps only their order of magnitude: stored_scale() multiplies a calibrated one by 8,
+// since |rotated k_i| <= |k|_2 (kv-accuracy: a floating format loses nothing by a larger scale, and clips are counted).
 #pragma once
 
 #include <string_view>

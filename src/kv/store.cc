@@ -42,7 +42,7 @@ Status check_spec(const StoreSpec& spec) {
 // Given scales must be one a head, finite and above zero: a code is divided by them and multiplied back.
 Status check_scales(int layer, const KvScales& scales, const KvSegment& segment) {
   if (segment.grain != KvGrain::tensor && segment.grain != KvGrain::head) return {};
-  const bool is_key = segment.part == KvPart::key;
+  const bool is_key = segment.part == KvPart::key || segment.part == KvPart::latent;
   const std::vector<float>& given = is_key ? scales.key : scales.value;
   const std::string name = is_key ? "K" : "V";
   if (given.empty()) return {};

@@ -55,6 +55,18 @@ struct LinearArgs {
   Tensor out;   // [tokens, out], compute dtype or f32
 };
 
+// A product for each head with rows of one matrix [heads * unit, in], as latent attention keeps its up-projection: W_h
+// is rows [h unit + first, h unit + first + count). out[t, h] = x[t, h] W_h^T; transposed: x[t, h] W_h.
+struct HeadLinearArgs {
+  Tensor x;  // [tokens, heads, in]; transposed: [tokens, heads, count]
+  const Weight& weight;
+  std::int64_t unit = 0;
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  bool transposed = false;
+  Tensor out;  // [tokens, heads, count]; transposed: [tokens, heads, in]. Any activation's dtype, whatever x has
+};
+
 // One matrix an expert: out[t k + j] = x[t or t k + j] W[ids[t, j]]^T + bias; with `weights`, the k results of a token
 // are weighted and summed: out[t] = sum_j weights[t, j] (...).
 struct GroupedLinearArgs {
@@ -120,9 +132,10 @@ struct QuerySpec {
   bool has_scale = false;
 };
 
-// From the projection to the cache: norm of q, k, v where the family has it, rope, transform of q and k, in float32 without
-// rounding; then K and V are divided by their scales, rounded with saturation, stored and counted (not in page 0: padding).
-// q goes to `query`. A latent format takes the latent as k and the rope key as v (already normed and roped, rule empty).
+// From the projection to the cache: norm of q, k, v where the family has it, rope, transform of q and k, in float32
+// without rounding; then K and V are divided by their scales, rounded with saturation, stored and counted (not in page
+// 0: padding). q goes to `query`. A latent format takes the latent as k and the rope key as v (already normed and
+// roped, rule empty).
 struct KvWriteArgs {
   Tensor q;  // [tokens, q_heads, width], rows strided
   Tensor k;  // [tokens, kv_heads, width]; empty: this layer reads another's cache, only q is prepared
@@ -244,6 +257,7 @@ class Ops {
   virtual void rms_norm(const RmsNormArgs& args) = 0;
   virtual void add_rms_norm(const AddRmsNormArgs& args) = 0;
   virtual void linear(const LinearArgs& args) = 0;
+  virtual void head_linear(const HeadLinearArgs& args) = 0;
   virtual void grouped_linear(const GroupedLinearArgs& args) = 0;
   virtual void route(const RouteArgs& args) = 0;
   virtual void rope(const RopeArgs& args) = 0;

@@ -67,6 +67,7 @@ Status bench_latency(const BenchLatencyOptions& options, const BackendFactory& m
   for (const CacheVariant& variant :
        cache_variants(options.caches, options.engine.kv_cache.transform, options.engine.skip_layers)) {
     config.kv_cache = variant.choice;
+    config.kv_cache.rope = options.engine.kv_cache.rope;
     config.skip_layers = variant.skip_layers;
     OCTAVO_TRY(const auto engine, Engine::create(config, model));
     OCTAVO_TRY(warm_up(*engine, options, *shortest));

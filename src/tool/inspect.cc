@@ -4,18 +4,24 @@
 #include <set>
 
 #include "base/strings.h"
+#include "engine/cache_layout.h"
 #include "engine/text_assets.h"
 #include "terminal/console.h"
 
 namespace octavo {
 namespace {
 
-// MXFP4 lies in a safetensors file as bytes: two numbers each in "..._blocks", powers of two in "..._scales".
+// MXFP4 lies in a safetensors file as bytes: two numbers each in "..._blocks", powers of two in "..._scales". Packed
+// integers lie in words of eight.
 std::string stored_kind(const StoredTensor& tensor) {
   if (tensor.dtype == DType::u8 && tensor.name.ends_with("_blocks")) return "e2m1";
   if (tensor.dtype == DType::u8 && tensor.name.ends_with("_scales")) return "e8m0";
+  if (tensor.dtype == DType::i32 && tensor.name.ends_with(".weight_packed")) return "int4";
   return std::string(dtype_info(tensor.dtype).name);
 }
+
+// Numbers that a stored one stands for.
+std::int64_t numbers_of(const std::string& kind) { return kind == "e2m1" ? 2 : kind == "int4" ? 8 : kind != "e8m0"; }
 
 OrderedJson describe_weights(const Checkpoint& checkpoint) {
   std::int64_t parameters = 0;
@@ -26,7 +32,7 @@ OrderedJson describe_weights(const Checkpoint& checkpoint) {
     for (const std::int64_t n : tensor.shape) count *= n;
     const auto size = static_cast<std::int64_t>(tensor.bytes.size());
     const std::string dtype = stored_kind(tensor);
-    parameters += dtype == "e2m1" ? 2 * count : dtype == "e8m0" ? 0 : count;
+    parameters += numbers_of(dtype) * count;
     bytes += size;
     by_dtype[dtype] = by_dtype.value(dtype, std::int64_t{0}) + size;
   }
@@ -62,27 +68,36 @@ OrderedJson kv_bytes(const ModelSpec& spec, const std::vector<KvScales>& scales)
     std::int64_t window = 0;
     for (std::size_t i = 0; i < spec.layers.size(); ++i) {
       const LayerSpec& layer = spec.layers[i];
-      if (layer.cache != CacheKind::grouped) continue;
-      const auto format = grouped_format(choice, KvElem::bf16, layer.kv_heads, layer.head_dim, scales[i].per_head);
+      if (layer.cache == CacheKind::shared) continue;
+      const auto format = layer_format(layer, choice, KvElem::bf16, scales[i]);
       if (format) (layer.window > 0 ? window : full) += bytes_per_token(*format);
     }
-    table[dtype] = full;
+    if (full + window > 0) table[dtype] = full;
     if (window > 0) table[std::string(dtype) + ", layers with a window"] = window;
   }
   return table;
 }
 
+// What the layers have: one number, or a list in order of appearance.
+OrderedJson of_layers(const ModelSpec& spec, int LayerSpec::*size) {
+  OrderedJson values = OrderedJson::array();
+  for (const LayerSpec& layer : spec.layers)
+    if (const OrderedJson value = layer.*size; std::find(values.begin(), values.end(), value) == values.end())
+      values.push_back(value);
+  return values.size() == 1 ? values.front() : values;
+}
+
 void add_sizes(const ModelSpec& spec, OrderedJson& report) {
-  const LayerSpec& first = spec.layers.front();
   report["family"] = spec.family;
   report["architecture"] = spec.architecture;
   report["stored_dtype"] = spec.stored_dtype;
   report["quantization"] = spec.quantization.scheme == WeightScheme::none ? "none" : spec.quantization.description;
   report["layers"] = spec.layers.size();
   report["hidden_size"] = spec.hidden;
-  report["q_heads"] = first.q_heads;
-  report["kv_heads"] = first.kv_heads;
-  report["head_dim"] = first.head_dim;
+  report["q_heads"] = of_layers(spec, &LayerSpec::q_heads);
+  report["kv_heads"] = of_layers(spec, &LayerSpec::kv_heads);
+  report["head_dim"] = of_layers(spec, &LayerSpec::head_dim);
+  if (const OrderedJson latent = of_layers(spec, &LayerSpec::latent_dim); latent != 0) report["latent_dim"] = latent;
   report["vocab_size"] = spec.vocab;
   report["tied_head"] = spec.tied;
   report["rope"] = spec.rope;
@@ -93,6 +108,9 @@ void add_sizes(const ModelSpec& spec, OrderedJson& report) {
   const auto widest = std::max_element(spec.layers.begin(), spec.layers.end(),
                                        [](const LayerSpec& a, const LayerSpec& b) { return a.window < b.window; });
   if (sliding > 0) report["window"] = widest->window;
+  const auto sharing = std::count_if(spec.layers.begin(), spec.layers.end(),
+                                     [](const LayerSpec& l) { return l.cache == CacheKind::shared; });
+  if (sharing > 0) report["layers_that_read_another_cache"] = sharing;
   if (spec.experts > 0) report["experts"] = spec.experts;
   if (spec.experts > 0) report["experts_per_token"] = spec.experts_per_token;
   report["bos_token_id"] = spec.bos ? OrderedJson(*spec.bos) : OrderedJson(nullptr);

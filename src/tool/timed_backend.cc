@@ -61,6 +61,11 @@ void TimedOps::linear(const LinearArgs& args) {
   timed("linear", bytes_of(args.weight) + bytes_of({&args.x, &args.bias, &args.out}), [&] { inner_.linear(args); });
 }
 
+void TimedOps::head_linear(const HeadLinearArgs& args) {
+  const std::int64_t share = args.unit > 0 ? bytes_of(args.weight) / args.unit * args.count : 0;
+  timed("head_linear", share + bytes_of({&args.x, &args.out}), [&] { inner_.head_linear(args); });
+}
+
 // Of all experts: which are chosen lies on the device, so this is the most that can be read.
 void TimedOps::grouped_linear(const GroupedLinearArgs& args) {
   std::int64_t experts = 0;

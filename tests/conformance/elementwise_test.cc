@@ -109,6 +109,53 @@ TEST(Add, RoundedOnceAndInPlace) {
     }
 }
 
+TEST(Add, ToAStreamOfAnotherDtype) {
+  Random random(18);
+  for (const DType added : kComputes)
+    for (const DType stream : kComputes) {
+      const std::vector<float> a = rounded(random.normals(3 * 40), stream);
+      const std::vector<float> b = rounded(random.normals(3 * 40), added);
+      std::vector<float> want;
+      for (std::size_t i = 0; i < a.size(); ++i) want.push_back(a[i] + b[i]);
+      want = rounded(std::move(want), stream);
+      for_each_path([&](Path& path) {
+        Arena arena(path.backend->device());
+        const Tensor x = arena.floats(a, {3, 40}, stream);
+        path.backend->ops().add({.a = x, .b = arena.floats(b, {3, 40}, added), .out = x});
+        EXPECT_EQ(arena.read(x), want);
+      });
+    }
+}
+
+// Into columns of wider rows, from either dtype to either.
+TEST(Scale, FactorOfTheCheckpointAndConversion) {
+  Random random(19);
+  for (const DType from : kComputes)
+    for (const DType to : kComputes) {
+      const std::vector<float> x = rounded(random.normals(4 * 24), from);
+      std::vector<double> want;
+      for (const float v : x) want.push_back(-1.375 * 0.5 * static_cast<double>(v));
+      for_each_path([&](Path& path) {
+        Arena arena(path.backend->device());
+        const Tensor wide = arena.floats(std::vector<float>(4 * 40, 7.0f), {4, 40}, to);
+        path.backend->ops().scale({.x = arena.floats(x, {4, 24}, from),
+                                   .weight = arena.floats(std::vector<float>{-1.375f}, {1}),
+                                   .factor = 0.5f,
+                                   .soft_cap = 0.0f,
+                                   .out = wide.columns(8, 24)});
+        const std::vector<float> out = arena.read(wide);
+        std::vector<float> inner;
+        for (std::size_t i = 0; i < out.size(); ++i) {
+          if (i % 40 >= 8 && i % 40 < 32)
+            inner.push_back(out[i]);
+          else
+            EXPECT_EQ(out[i], 7.0f);
+        }
+        expect_close("scale", inner, want, 24, 2e-6, to);
+      });
+    }
+}
+
 TEST(Scale, FactorAndSoftCap) {
   Random random(9);
   for (const DType compute : kComputes)
@@ -122,7 +169,7 @@ TEST(Scale, FactorAndSoftCap) {
       for_each_path([&](Path& path) {
         Arena arena(path.backend->device());
         const Tensor rows = arena.floats(x, {4, 50}, compute);
-        path.backend->ops().scale({.x = rows, .factor = 0.7f, .soft_cap = cap, .out = rows});
+        path.backend->ops().scale({.x = rows, .weight = {}, .factor = 0.7f, .soft_cap = cap, .out = rows});
         expect_close("scale", arena.read(rows), want, 50, 2e-6, compute);
       });
     }

@@ -67,6 +67,17 @@ void cache_float8(KvElem elem, std::span<const float> row, ReferenceRow& result)
   }
 }
 
+// Each 128 numbers under a scale of their own: the largest magnitude becomes the largest code.
+void cache_blocks(KvElem elem, std::span<const float> row, ReferenceRow& result) {
+  for (std::size_t begin = 0; begin < row.size(); begin += 128) {
+    const auto block = row.subspan(begin, std::min<std::size_t>(128, row.size() - begin));
+    float amax = 0.0f;
+    for (const float x : block) amax = std::max(amax, std::fabs(x));
+    result.scale = amax / (elem == KvElem::e4m3 ? 448.0f : 57344.0f);
+    cache_float8(elem, block, result);
+  }
+}
+
 }  // namespace
 
 std::vector<double> rotated(std::span<const double> row) {
@@ -95,6 +106,10 @@ ReferenceRow cached(const KvSegment& segment, float given_scale, std::span<const
       break;
     case KvElem::e4m3:
     case KvElem::e5m2:
+      if (segment.grain == KvGrain::token_block) {
+        cache_blocks(segment.elem, row, result);
+        break;
+      }
       if (segment.grain != KvGrain::none) result.scale = given_scale;
       cache_float8(segment.elem, row, result);
       break;

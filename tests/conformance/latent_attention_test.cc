@@ -13,16 +13,30 @@
 namespace octavo::conformance {
 namespace {
 
-constexpr std::int32_t kLatent = 64, kRope = 16, kHeads = 5, kTokens = 41, kRows = 9, kLatentPageSize = 16;
+constexpr std::int32_t kLatent = 160, kRope = 16, kHeads = 5, kTokens = 41, kRows = 9, kLatentPageSize = 16;
 constexpr float kScale = 0.05f;
 
-KvFormat format_of(KvElem latent, KvElem rope) {
+struct Kind {
+  KvElem elem = KvElem::f32;
+  KvGrain grain = KvGrain::none;
+};
+constexpr Kind kTensor{KvElem::e4m3, KvGrain::tensor}, kBlocks{KvElem::e4m3, KvGrain::token_block},
+    kInt8{KvElem::int8, KvGrain::token_head};
+
+KvFormat format_of(Kind latent, Kind rope) {
   KvFormat format;
   format.num_segments = 2;
-  format.segments[0] = {KvPart::latent,    latent, is_8bit(latent) ? KvGrain::tensor : KvGrain::none,
-                        KvTransform::none, 1,      kLatent};
-  format.segments[1] = {KvPart::rope, rope, KvGrain::none, KvTransform::none, 1, kRope};
+  format.segments[0] = {KvPart::latent, latent.elem, latent.grain, KvTransform::none, 1, kLatent};
+  format.segments[1] = {KvPart::rope, rope.elem, rope.grain, KvTransform::none, 1, kRope};
   return format;
+}
+
+// Slots of the pages 2, 1 and 3, in this order.
+std::vector<std::int32_t> slots_of_tokens() {
+  std::vector<std::int32_t> slots;
+  for (std::int32_t j = 0; j < kTokens; ++j)
+    slots.push_back((j < 16 ? 2 : j < 32 ? 1 : 3) * kLatentPageSize + j % kLatentPageSize);
+  return slots;
 }
 
 std::vector<double> reference(const KvFormat& format, const std::vector<float>& q, const std::vector<float>& latent,
@@ -54,8 +68,13 @@ std::vector<double> reference(const KvFormat& format, const std::vector<float>& 
 }
 
 TEST(LatentAttention, KeysAreLatentAndRopeValuesAreLatent) {
-  for (const auto& [latent_kind, rope_kind] :
-       {std::pair{KvElem::f32, KvElem::f32}, {KvElem::bf16, KvElem::bf16}, {KvElem::e4m3, KvElem::bf16}}) {
+  for (const auto& [latent_kind, rope_kind] : {std::pair{Kind{}, Kind{}},
+                                               {Kind{KvElem::bf16}, Kind{KvElem::bf16}},
+                                               {kTensor, Kind{KvElem::bf16}},
+                                               {kTensor, kTensor},
+                                               {kBlocks, Kind{KvElem::bf16}},
+                                               {kBlocks, kBlocks},
+                                               {kInt8, Kind{KvElem::bf16}}}) {
     const KvFormat format = format_of(latent_kind, rope_kind);
     Random random(41);
     const std::vector<float> q = random.normals(kRows * kHeads * (kLatent + kRope));
@@ -68,9 +87,7 @@ TEST(LatentAttention, KeysAreLatentAndRopeValuesAreLatent) {
       Cache cache(arena, *path.backend, format, kLatentPageSize, 4, std::vector<float>{0.5f}, std::vector<float>{1.0f});
       cache.poison();
       cache.set_table({{2, 1, 3}});
-      std::vector<std::int32_t> slots;
-      for (std::int32_t j = 0; j < kTokens; ++j)
-        slots.push_back((j < 16 ? 2 : j < 32 ? 1 : 3) * kLatentPageSize + j % kLatentPageSize);
+      const std::vector<std::int32_t> slots = slots_of_tokens();
       // Queries of the tokens before the step are never read.
       std::vector<float> all(static_cast<std::size_t>((kTokens - kRows) * kHeads * (kLatent + kRope)), std::nanf(""));
       all.insert(all.end(), q.begin(), q.end());
@@ -84,6 +101,96 @@ TEST(LatentAttention, KeysAreLatentAndRopeValuesAreLatent) {
       expect_close(describe(format), arena.read(out), want, kLatent, path.processor ? 2e-5 : 6e-2);
     });
   }
+}
+
+// One latent attention in both of its forms: keys and values of every head made from the latents, or queries turned
+// into the latents' space and results turned out of it.
+class BothForms {
+ public:
+  static constexpr std::int32_t kNope = 16, kValue = 48, kUnit = kNope + kValue;
+
+  BothForms(Arena& arena, Backend& backend) : arena_(arena), backend_(backend) {
+    Random random(43);
+    query_ = random.normals(kTokens * kHeads * (kNope + kRope));
+    latents_ = arena.floats(random.normals(kTokens * kLatent), {kTokens, kLatent});
+    rope_keys_ = random.normals(kTokens * kRope);
+    up_.parts.push_back(
+        {.values = arena.floats(random.normals(kHeads * kUnit * kLatent, 0.2f), {kHeads * kUnit, kLatent}),
+         .scale = {},
+         .input_scale = {}});
+    up_.out = kHeads * kUnit;
+    up_.in = kLatent;
+  }
+
+  std::vector<float> absorbed() {
+    const Tensor q = arena_.floats(query_, {kTokens, kHeads, kNope + kRope});
+    const Tensor wide = arena_.blank({kTokens, kHeads, kLatent + kRope});
+    backend_.ops().head_linear({.x = q.columns(0, kNope),
+                                .weight = up_,
+                                .unit = kUnit,
+                                .first = 0,
+                                .count = kNope,
+                                .transposed = true,
+                                .out = wide.columns(0, kLatent)});
+    const Tensor rows = q.reshaped({kTokens * kHeads, kNope + kRope});
+    backend_.ops().scale({.x = rows.columns(kNope, kRope),
+                          .weight = {},
+                          .factor = 1.0f,
+                          .soft_cap = 0.0f,
+                          .out = wide.reshaped({kTokens * kHeads, kLatent + kRope}).columns(kLatent, kRope)});
+    const Tensor mixed = attention(format_of({}, {}), wide, latents_.reshaped({kTokens, 1, kLatent}),
+                                   arena_.floats(rope_keys_, {kTokens, 1, kRope}));
+    const Tensor out = arena_.blank({kTokens, kHeads, kValue});
+    backend_.ops().head_linear(
+        {.x = mixed, .weight = up_, .unit = kUnit, .first = kNope, .count = kValue, .transposed = false, .out = out});
+    return arena_.read(out);
+  }
+
+  std::vector<float> expanded() {
+    const Tensor up = arena_.blank({kTokens, kHeads * kUnit});
+    backend_.ops().linear({latents_, up_, Tensor(), up});
+    const Tensor heads = up.split_last(kHeads, kUnit);
+    std::vector<float> keys;
+    const std::vector<float> nope = arena_.read(up.reshaped({kTokens * kHeads, kUnit}).columns(0, kNope));
+    for (std::int32_t i = 0; i < kTokens * kHeads; ++i) {
+      keys.insert(keys.end(), nope.begin() + i * kNope, nope.begin() + (i + 1) * kNope);
+      const auto token = i / kHeads * kRope;
+      keys.insert(keys.end(), rope_keys_.begin() + token, rope_keys_.begin() + token + kRope);
+    }
+    KvFormat format;
+    format.num_segments = 2;
+    format.segments[0] = {KvPart::key, KvElem::f32, KvGrain::none, KvTransform::none, kHeads, kNope + kRope};
+    format.segments[1] = {KvPart::value, KvElem::f32, KvGrain::none, KvTransform::none, kHeads, kValue};
+    return arena_.read(attention(format, arena_.floats(query_, {kTokens, kHeads, kNope + kRope}),
+                                 arena_.floats(keys, {kTokens, kHeads, kNope + kRope}), heads.columns(kNope, kValue)));
+  }
+
+ private:
+  Tensor attention(const KvFormat& format, const Tensor& q, const Tensor& k, const Tensor& v) {
+    const std::vector<float> ones(kHeads, 1.0f);
+    Cache cache(arena_, backend_, format, kLatentPageSize, 4, ones, ones);
+    cache.set_table({{2, 1, 3}});
+    const Query query = cache.write(q, k, v, slots_of_tokens());
+    return attend(arena_, backend_, cache, query, std::vector<std::int32_t>{0, kTokens},
+                  std::vector<std::int32_t>{kTokens}, {.scale = kScale, .sinks = {}}, DType::f32);
+  }
+
+  Arena& arena_;
+  Backend& backend_;
+  Weight up_;
+  Tensor latents_;
+  std::vector<float> query_, rope_keys_;
+};
+
+TEST(LatentAttention, ExpandedAndAbsorbedFormsAreEqual) {
+  for_each_path([&](Path& path) {
+    if (!path.backend->supports({.format = format_of({}, {}), .q_heads = kHeads, .page_size = kLatentPageSize})) return;
+    Arena arena(path.backend->device());
+    BothForms forms(arena, *path.backend);
+    const std::vector<float> expanded = forms.expanded();
+    expect_close("forms", forms.absorbed(), std::vector<double>(expanded.begin(), expanded.end()), BothForms::kValue,
+                 2e-5);
+  });
 }
 
 }  // namespace

@@ -17,6 +17,8 @@ inline constexpr const char* kNames[] = {
     "llama-base",   "llama-rope3",     "llama-fp8-tensor-kv", "llama-fp8-channel-headkv", "qwen3-base",
     "qwen3-yarn",   "qwen3-fp8-block", "qwen3moe-base",       "qwen3moe-fp8-block",       "gptoss-base",
     "gptoss-mxfp4", "gemma4-base",     "gemma4-hub"};
+// And those with a latent cache, which the processor alone serves.
+inline constexpr const char* kLatentNames[] = {"mla-base", "mla-512", "kimi-hub", "kimi-int4"};
 
 // The folder of a golden, or nullopt (and one line on stdout) when only OCTAVO_FIXTURES would have it.
 std::optional<std::string> find(const std::string& name);

@@ -69,6 +69,8 @@ TEST_P(Logits, ChunksAndDecodeStepsGiveTheSame) {
   }
 }
 
+bool has_latents(const Golden& golden) { return golden.meta.at("family") == "deepseek_v3"; }
+
 // Ours must lie near the golden with the rounded cache: within 0.4 of its own distance to the unrounded one.
 void expect_near_rounded(const Golden& golden, const EngineConfig& config, const std::string& name) {
   const std::vector<float>& rounded = golden.floats.at(name);
@@ -81,10 +83,17 @@ TEST_P(Logits, Fp8CacheLandsAtTheRoundedGoldens) {
   if (!golden_) return;
   EngineConfig fp8 = config();
   fp8.kv_cache = cache("fp8", TransformChoice::none);
-  for (const char* name : {"logits_kv8_unit", "logits_kv8_ckpt"})
-    if (golden_->floats.contains(name)) expect_near_rounded(*golden_, fp8, name);
-
+  if (has_latents(*golden_)) fp8.kv_cache.rope = KvElem::e4m3;  // the goldens round both parts
   const std::vector<float>& amax = golden_->floats.at("kv_amax");
+  for (const char* name : {"logits_kv8_unit", "logits_kv8_ckpt"}) {
+    if (!golden_->floats.contains(name)) continue;
+    EngineConfig given = fp8;
+    // A latent without given scales gets its own for each 128 numbers; a scale of 1 must be given.
+    const std::vector<float> ones(amax.size() / 2, 1.0f);
+    if (has_latents(*golden_)) given.model_path = copy_with_scales(golden_->folder, ones, ones);
+    expect_near_rounded(*golden_, given, name);
+    if (has_latents(*golden_)) std::filesystem::remove_all(given.model_path);
+  }
   std::vector<float> key, value;
   for (std::size_t i = 0; i + 1 < amax.size(); i += 2) {
     key.push_back(amax[i] / 448.0f);
@@ -93,6 +102,21 @@ TEST_P(Logits, Fp8CacheLandsAtTheRoundedGoldens) {
   fp8.model_path = copy_with_scales(golden_->folder, key, value);
   expect_near_rounded(*golden_, fp8, "logits_kv8_amax");
   std::filesystem::remove_all(fp8.model_path);
+}
+
+// A scale for each 128 numbers, made by the writer, with rope keys in 16 bits: as near as calibrated scales per tensor,
+// and int8 nearer. Over the rows that the calibrated golden has.
+TEST_P(Logits, ALatentInFp8NeedsNoCalibration) {
+  if (!golden_ || !has_latents(*golden_)) return;
+  EngineConfig fp8 = config();
+  fp8.kv_cache = cache("fp8");
+  EngineConfig int8 = config();
+  int8.kv_cache = cache("int8");
+  const std::vector<float>& rounded = golden_->floats.at("logits_kv8_amax");
+  const std::vector<float> exact(reference().end() - std::ssize(rounded), reference().end());
+  const double calibrated = relative_l2(rounded, exact);
+  EXPECT_LT(relative_l2(logits(fp8, ids()), exact), 1.2 * calibrated);
+  EXPECT_LT(relative_l2(logits(int8, ids()), exact), 0.5 * calibrated);
 }
 
 TEST_P(Logits, GreedyFollowsTheGoldenToItsFirstThinMargin) {
@@ -116,6 +140,8 @@ TEST_P(Logits, GreedyFollowsTheGoldenToItsFirstThinMargin) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Goldens, Logits, testing::ValuesIn(kNames),
+                         [](const auto& which) { return test_name(which.param); });
+INSTANTIATE_TEST_SUITE_P(Latents, Logits, testing::ValuesIn(kLatentNames),
                          [](const auto& which) { return test_name(which.param); });
 
 // kv-accuracy: an int8 cache loses less than half of what plain fp8 loses, and int8:fp8 lies between.

@@ -1,0 +1,55 @@
+// LatentAttention (MLA): the cache keeps one latent and one rope key for all heads. Queries are turned into the
+// latents' space by W_UK and results out of it by W_UV (the absorbed form), in prefill and decode alike, so that a
+// token's numbers do not depend on how its sequence was cut. models.md section 8.
+#pragma once
+
+#include <string>
+
+#include "model/blocks/norm.h"
+
+namespace octavo {
+
+struct LatentAttentionConfig {
+  int layer = 0;
+  int hidden = 0;
+  int q_heads = 0;  // of the whole model
+  int q_rank = 0;   // width between the query's two projections; 0: one projection
+  int latent = 0;   // kv_lora_rank
+  int nope = 0;     // of a head: numbers of key and query without rope
+  int rope = 0;     // and with it
+  int value = 0;
+  float scale = 1;  // of scores
+};
+
+class LatentAttention {
+ public:
+  LatentAttention(const LatentAttentionConfig& config, RankOf rank);
+
+  Status visit(Binder& binder, const std::string& prefix);  // "model.layers.3.self_attn"
+  // x, out: [tokens, hidden]
+  void forward(Step& step, const RopeRule& rope, const Tensor& x, const Tensor& out) const;
+
+  const KvScales& kv_scales() const { return kv_scales_; }  // key: of the latent, value: of the rope key
+
+ private:
+  // What one token gives: q [tokens, heads (nope + rope)], contiguous, and [latent | rope key] before norm and rope.
+  struct Projected {
+    Tensor q;
+    Tensor kv;
+  };
+  Projected project(Step& step, const Tensor& x) const;
+  Tensor wide_queries(Step& step, const RopeRule& rope, const Tensor& q) const;
+
+  LatentAttentionConfig config_;
+  RankOf rank_;
+  int q_heads_;    // of this rank
+  Weight down_;    // [q_rank + latent + rope, hidden]; without q_rank where the query has one projection
+  Weight q_up_;    // [q_heads (nope + rope), q_rank or hidden]
+  Weight kv_up_;   // [q_heads (nope + value), latent]: of each head W_UK, then W_UV
+  Weight output_;  // [hidden, q_heads value]
+  Norm q_norm_;
+  Norm latent_norm_;
+  KvScales kv_scales_;
+};
+
+}  // namespace octavo
