@@ -458,6 +458,17 @@ TEST(AnswerReader, ATextOfNothingButBeginningsIsReadInTimeLinearInIt) {
   }
 }
 
+TEST(AnswerReader, ANumberWithoutEndIsReadInTimeLinearInIt) {
+  const auto reader = make_answer_reader(plan_of({"hermes", "", ThinkStart::closed, "", ""}), {}, false);
+  reader->push("<tool_call>{\"name\":\"now\",\"arguments\":{\"a\":");
+  const auto before = std::chrono::steady_clock::now();
+  std::size_t digits = 0;
+  for (int i = 0; i < 1'000'000; ++i)
+    for (const ToolCallDelta& call : reader->push("7").tool_calls) digits += call.arguments.size();
+  EXPECT_EQ(digits, 1'000'000u);
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(20));
+}
+
 TEST(AnswerReader, CallsThatBreakOffAgainAndAgainAreReadInTimeLinearInThem) {
   for (const char* begin : {"<tool_call>{\"name\":\"now\",\"arguments\":{\"a\":\"\n",
                             "<tool_call>\n<function=f>\n<parameter=a>\n</parameter>\nx"}) {

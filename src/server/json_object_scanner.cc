@@ -1,5 +1,7 @@
 #include "server/json_object_scanner.h"
 
+#include <algorithm>
+#include <array>
 #include <utility>
 
 #include "base/json.h"
@@ -7,11 +9,21 @@
 namespace octavo {
 namespace {
 
-bool begins_word(std::string_view word) {
-  for (const std::string_view literal : {"true", "false", "null"})
-    if (literal.starts_with(word)) return true;
-  return word.find_first_not_of("0123456789+-.eE") == std::string_view::npos && (word[0] == '-' || word[0] <= '9') &&
-         word[0] != '+' && word[0] != '.';
+constexpr std::array<std::string_view, 3> kLiterals = {"true", "false", "null"};
+
+bool begins_number(char c) { return c == '-' || (c >= '0' && c <= '9'); }
+
+bool begins_word(char c) {
+  return begins_number(c) ||
+         std::any_of(kLiterals.begin(), kLiterals.end(), [c](std::string_view literal) { return literal[0] == c; });
+}
+
+// Whether the word may go on with this letter.
+bool continues_word(std::string_view word, char c) {
+  if (begins_number(word[0])) return std::string_view("0123456789+-.eE").find(c) != std::string_view::npos;
+  return std::any_of(kLiterals.begin(), kLiterals.end(), [&](std::string_view literal) {
+    return literal.size() > word.size() && literal.starts_with(word) && literal[word.size()] == c;
+  });
 }
 
 // Of "1e999", say, only a parser knows that it is none.
@@ -49,7 +61,7 @@ JsonObjectScanner::Verdict JsonObjectScanner::feed(char c) {
 
 JsonObjectScanner::Verdict JsonObjectScanner::read(char c) {
   if (inside_ == Inside::word) {
-    if (begins_word(word_ + c)) {
+    if (continues_word(word_, c)) {
       word_ += c;
       text_ += c;
       return Verdict::more;
@@ -139,7 +151,7 @@ JsonObjectScanner::Verdict JsonObjectScanner::structure(char c) {
   } else {
     word_ = c;
     inside_ = Inside::word;
-    if (!begins_word(word_)) return Verdict::invalid;
+    if (!begins_word(c)) return Verdict::invalid;
   }
   return Verdict::more;
 }
