@@ -33,7 +33,9 @@ struct LinearTile {
   std::int64_t scale_rows = 1;
   std::int64_t scale_stride = 0;
   std::int64_t scale_cols = 1;
-  // e2m1 only: e8m0, [outs, exponent_stride], one for each 32 numbers.
+  // e2m1 only: each 32 numbers of x are the even ones, then the odd ones, as the nibbles of a weight come apart. e8m0,
+  // e2m1 only: e8m0 [outs, exponent_stride], one for each 32 numbers. Each 32 numbers of x are the even ones, then the
+  // odd ones, as the nibbles of a weight come apart.
   const std::uint8_t* exponents = nullptr;
   std::int64_t exponent_stride = 0;
 

@@ -111,7 +111,7 @@ void run_grouped(ThreadPool& pool, const GroupedLinearArgs& args, const LinearPa
   std::vector<std::int64_t> rows = sorted.order;  // of x
   if (args.x.size(0) == args.ids.size(0))
     for (std::int64_t& row : rows) row /= args.ids.size(1);
-  const LinearInputs inputs(pool, args.x, rows, path.widen);
+  const LinearInputs inputs(pool, args.x, rows, input_order(args.experts[0]), path.widen);
   const auto choices = static_cast<std::int64_t>(rows.size());
   const Floats memory = make_floats(choices * args.out.size(1));
   const Tensor results(memory.get(), DType::f32, {choices, args.out.size(1)});
@@ -123,7 +123,9 @@ void run_grouped(ThreadPool& pool, const GroupedLinearArgs& args, const LinearPa
 
 bool are_tiled(const GroupedLinearArgs& args) {
   check(!args.experts.empty() && args.ids.rank() == 2, "shapes of grouped_linear");
-  return std::all_of(args.experts.begin(), args.experts.end(), [](const Weight& expert) { return is_tiled(expert); });
+  return std::all_of(args.experts.begin(), args.experts.end(), [&](const Weight& expert) {
+    return is_tiled(expert) && input_order(expert) == input_order(args.experts[0]);
+  });
 }
 
 }  // namespace

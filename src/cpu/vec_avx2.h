@@ -63,23 +63,27 @@ struct Vec {
     out[3] = fma(_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(high, 8))), step, base);
   }
 
-  // The value of a code of e8m0, without the functions of other headers.
-  static float power_of_two(std::uint8_t code) {
-    const std::uint32_t bits = code == 0 ? 0x400000u : code == 255 ? 0x7FC00000u : std::uint32_t{code} << 23;
-    return __builtin_bit_cast(float, bits);
+  // n codes of e8m0 as floats. 255, which is no number, comes out as infinity: no loader lets it in.
+  static void e8m0(const std::uint8_t* p, std::int64_t n, float* out) {
+    std::int64_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+      const __m256i codes = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + i)));
+      const __m256i bits = _mm256_max_epu32(_mm256_slli_epi32(codes, 23), _mm256_set1_epi32(0x400000));  // 0: 2^-127
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i), bits);
+    }
+    for (; i < n; ++i) out[i] = __builtin_bit_cast(float, p[i] == 0 ? 0x400000u : std::uint32_t{p[i]} << 23);
   }
-  // 32 numbers of e2m1 times d, pairs in a byte with the first in the low nibble. Twice the number is a whole one.
+  // 32 numbers of e2m1 times d: those of the low nibbles, then those of the high ones. Twice a number is a whole one.
   static void e2m1(const std::uint8_t* p, float d, F* out) {
     const __m128i doubled = _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);
     const __m128i pairs = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
     const __m128i low = _mm_shuffle_epi8(doubled, _mm_and_si128(pairs, _mm_set1_epi8(15)));
     const __m128i high = _mm_shuffle_epi8(doubled, _mm_and_si128(_mm_srli_epi16(pairs, 4), _mm_set1_epi8(15)));
-    const __m128i ordered[2] = {_mm_unpacklo_epi8(low, high), _mm_unpackhi_epi8(low, high)};
     const F step = _mm256_set1_ps(0.5f * d);
-    for (int i = 0; i < 4; ++i) {
-      const __m128i eight = i % 2 == 0 ? ordered[i / 2] : _mm_srli_si128(ordered[i / 2], 8);
-      out[i] = mul(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(eight)), step);
-    }
+    out[0] = mul(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(low)), step);
+    out[1] = mul(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(low, 8))), step);
+    out[2] = mul(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(high)), step);
+    out[3] = mul(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(high, 8))), step);
   }
 
   static __m256i sixteen_e4m3(const std::uint8_t* p) {

@@ -63,19 +63,21 @@ struct Vec {
     out[1] = _mm512_permutexvar_ps(_mm512_srli_epi32(codes, 4), table);
   }
 
-  // The value of a code of e8m0, without the functions of other headers.
-  static float power_of_two(std::uint8_t code) {
-    const std::uint32_t bits = code == 0 ? 0x400000u : code == 255 ? 0x7FC00000u : std::uint32_t{code} << 23;
-    return __builtin_bit_cast(float, bits);
+  // n codes of e8m0 as floats. 255, which is no number, comes out as infinity: no loader lets it in.
+  static void e8m0(const std::uint8_t* p, std::int64_t n, float* out) {
+    for (std::int64_t i = 0; i < n; i += 16) {
+      const auto mask = static_cast<__mmask16>(n - i < 16 ? (1u << (n - i)) - 1 : 0xFFFFu);
+      const __m512i bits = _mm512_slli_epi32(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, p + i)), 23);
+      _mm512_mask_storeu_epi32(out + i, mask, _mm512_max_epu32(bits, _mm512_set1_epi32(0x400000)));  // 0: 2^-127
+    }
   }
-  // 32 numbers of e2m1 times d, pairs in a byte with the first in the low nibble.
+  // 32 numbers of e2m1 times d: those of the low nibbles, then those of the high ones.
   static void e2m1(const std::uint8_t* p, float d, F* out) {
     const F values = _mm512_setr_ps(0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6);
     const F table = mul(values, all(d));
-    const __m128i pairs = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-    const __m128i high = _mm_srli_epi16(pairs, 4);  // look-ups read the lowest four bits
-    out[0] = _mm512_permutexvar_ps(_mm512_cvtepu8_epi32(_mm_unpacklo_epi8(pairs, high)), table);
-    out[1] = _mm512_permutexvar_ps(_mm512_cvtepu8_epi32(_mm_unpackhi_epi8(pairs, high)), table);
+    const __m512i codes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    out[0] = _mm512_permutexvar_ps(codes, table);  // reads the lowest four bits
+    out[1] = _mm512_permutexvar_ps(_mm512_srli_epi32(codes, 4), table);
   }
 
   // 32 codes of e4m3 as f16, 2^8 too small: exponent and mantissa shifted into their places. A NaN code comes out as

@@ -82,7 +82,7 @@ struct UnpackE2m1 {
   using Scale = float;
   static constexpr int kBytes = 16;
   static void make_scales(const WeightRow& row, std::int64_t begin, std::int64_t count, Scale* scales) {
-    for (std::int64_t i = 0; i < count; ++i) scales[i] = V::power_of_two(row.exponents[begin + i]);
+    V::e8m0(row.exponents + begin, count, scales);
   }
   static void unpack(const std::uint8_t* p, const Scale& scale, typename V::F* w) { V::e2m1(p, scale, w); }
 };

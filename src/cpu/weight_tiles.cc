@@ -39,6 +39,8 @@ std::optional<WeightKind> kind_of(DType dtype) {
   }
 }
 
+bool wants_evens_first(const WeightPart& part) { return part.values.dtype() == DType::e2m1; }
+
 bool is_tiled_part(const WeightPart& part) {
   if (!kind_of(part.values.dtype())) return false;
   if (part.values.dtype() == DType::e2m1) return true;
@@ -75,13 +77,28 @@ void convert_row(const Tensor& x, std::int64_t from, WidenFunction widen, float*
   std::fill(to + in, to + stride, 0.0f);
 }
 
+// Each 32 numbers: the even ones, then the odd ones. e2m1 rows are whole groups of 32.
+void put_evens_first(float* row, std::int64_t n) {
+  constexpr std::int64_t kGroup = 32;
+  float copy[kGroup];
+  for (std::int64_t g = 0; g < n; g += kGroup) {
+    std::copy(row + g, row + g + kGroup, copy);
+    for (std::int64_t i = 0; i < kGroup / 2; ++i) {
+      row[g + i] = copy[2 * i];
+      row[g + kGroup / 2 + i] = copy[2 * i + 1];
+    }
+  }
+}
+
 template <class RowOf>
-Floats convert_rows(ThreadPool& pool, const Tensor& x, std::int64_t count, std::int64_t stride, WidenFunction widen,
-                    RowOf row_of) {
+Floats convert_rows(ThreadPool& pool, const Tensor& x, std::int64_t count, std::int64_t stride, InputOrder order,
+                    WidenFunction widen, RowOf row_of) {
   Floats memory = make_floats(count * stride);
   pool.run((count + kRowsOfPart - 1) / kRowsOfPart, [&](std::int64_t part) {
-    for (std::int64_t i = part * kRowsOfPart; i < std::min(count, (part + 1) * kRowsOfPart); ++i)
+    for (std::int64_t i = part * kRowsOfPart; i < std::min(count, (part + 1) * kRowsOfPart); ++i) {
       convert_row(x, row_of(i), widen, memory.get() + i * stride, stride);
+      if (order == InputOrder::evens_first) put_evens_first(memory.get() + i * stride, stride);
+    }
   });
   return memory;
 }
@@ -97,8 +114,14 @@ Floats make_floats(std::int64_t count) {
   return memory;
 }
 
+InputOrder input_order(const Weight& weight) {
+  return wants_evens_first(weight.parts.front()) ? InputOrder::evens_first : InputOrder::natural;
+}
+
 bool is_tiled(const Weight& weight) {
-  return weight.in > 0 && std::all_of(weight.parts.begin(), weight.parts.end(), is_tiled_part);
+  return weight.in > 0 && std::all_of(weight.parts.begin(), weight.parts.end(), [&](const WeightPart& part) {
+           return is_tiled_part(part) && wants_evens_first(part) == wants_evens_first(weight.parts.front());
+         });
 }
 
 void add_tiles(const Weight& weight, const float* bias, const Tensor& out, std::vector<LinearTile>& tiles) {
@@ -131,14 +154,15 @@ LinearInputs::LinearInputs(ThreadPool& pool, const Tensor& x, WidenFunction wide
     return;
   }
   stride_ = padded_width(x.size(1));
-  memory_ = convert_rows(pool, x, x.size(0), stride_, widen, [](std::int64_t i) { return i; });
+  memory_ = convert_rows(pool, x, x.size(0), stride_, InputOrder::natural, widen, [](std::int64_t i) { return i; });
   rows_ = memory_.get();
 }
 
-LinearInputs::LinearInputs(ThreadPool& pool, const Tensor& x, std::span<const std::int64_t> order, WidenFunction widen)
+LinearInputs::LinearInputs(ThreadPool& pool, const Tensor& x, std::span<const std::int64_t> rows, InputOrder order,
+                           WidenFunction widen)
     : stride_(padded_width(x.size(1))) {
-  memory_ = convert_rows(pool, x, static_cast<std::int64_t>(order.size()), stride_, widen,
-                         [&](std::int64_t i) { return order[static_cast<std::size_t>(i)]; });
+  memory_ = convert_rows(pool, x, static_cast<std::int64_t>(rows.size()), stride_, order, widen,
+                         [&](std::int64_t i) { return rows[static_cast<std::size_t>(i)]; });
   rows_ = memory_.get();
 }
 

@@ -26,7 +26,12 @@ struct FreeFloats {
 using Floats = std::unique_ptr<float[], FreeFloats>;
 Floats make_floats(std::int64_t count);
 
-// Whether tiles read this weight: rare dtypes and scales of an unusual grain are left to the plain path.
+// How tiles want each 32 numbers of x: as they are, or the even ones before the odd ones.
+enum class InputOrder : std::uint8_t { natural, evens_first };
+InputOrder input_order(const Weight& weight);
+
+// Whether tiles read this weight: rare dtypes, scales of an unusual grain and parts that want x in different orders are
+// left to the plain path.
 bool is_tiled(const Weight& weight);
 
 // Appends the weight's tiles for row 0 of x and `out` [rows, outs]; x is not set. bias: [outs] or null.
@@ -36,8 +41,9 @@ void add_tiles(const Weight& weight, const float* bias, const Tensor& out, std::
 class LinearInputs {
  public:
   LinearInputs(ThreadPool& pool, const Tensor& x, WidenFunction widen);
-  // Row i is row order[i] of x.
-  LinearInputs(ThreadPool& pool, const Tensor& x, std::span<const std::int64_t> order, WidenFunction widen);
+  // Row i is row rows[i] of x, its numbers in this order.
+  LinearInputs(ThreadPool& pool, const Tensor& x, std::span<const std::int64_t> rows, InputOrder order,
+               WidenFunction widen);
 
   const float* row(std::int64_t i) const { return rows_ + i * stride_; }
   std::int64_t stride() const { return stride_; }
