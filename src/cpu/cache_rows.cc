@@ -56,7 +56,10 @@ void write_blocks(KvElem elem, const float* row, int width, std::byte* to, std::
     const float scale = float8_scale(elem, amax);
     std::memcpy(scales_to + begin / kScaleBlock * 4, &scale, sizeof scale);
     if (scale > 0.0f) {
-      write_float8(elem, scale, row + begin, count, to + begin * step, step, counts);
+      RowCounts rounded;  // the largest number may come to lie a rounding above the largest code: nothing is clipped
+      write_float8(elem, scale, row + begin, count, to + begin * step, step, rounded);
+      counts.saturated += static_cast<std::uint64_t>(
+          std::count_if(row + begin, row + begin + count, [](float x) { return std::isinf(x); }));
     } else {  // numbers too small to keep; NaN stays
       for (int i = begin; i < begin + count; ++i)
         to[i * step] = static_cast<std::byte>(std::isnan(row[i]) ? encode8(elem, row[i]) : 0);

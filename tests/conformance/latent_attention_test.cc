@@ -94,6 +94,9 @@ TEST(LatentAttention, KeysAreLatentAndRopeValuesAreLatent) {
       Query query =
           cache.write(arena.floats(all, {kTokens, kHeads, kLatent + kRope}),
                       arena.floats(latent, {kTokens, 1, kLatent}), arena.floats(rope, {kTokens, 1, kRope}), slots);
+      if (format.segments[0].grain == KvGrain::token_block) {
+        EXPECT_EQ(cache.counters().saturated, 0u) << describe(format);
+      }
       query.values = query.values.rows(kTokens - kRows, kRows);
       if (!query.scale.empty()) query.scale = query.scale.rows(kTokens - kRows, kRows);
       const Tensor out = attend(arena, *path.backend, cache, query, std::vector<std::int32_t>{0, kRows},
