@@ -2,12 +2,13 @@
 within float32. GGUF as its converters write it (the names are those of ggml's documentation and converter), and
 safetensors with one tensor for all experts of a layer."""
 
+import json
 import math
 import struct
 import unittest
 
 import checkpoints
-from checkpoints import F32, STRING, U32
+from checkpoints import ARRAY, F32, I32, STRING, U32
 from octavo_program import ProgramTest, octavo
 
 GGML_F32, GGML_BF16, GGML_MXFP4 = 0, 30, 39
@@ -232,6 +233,26 @@ class ExpertFormsTest(ProgramTest):
     def test_safetensors_with_one_tensor_for_all_experts(self):
         folder = self.folder / "fused"
         self.assert_golden(write_fused(folder), folder)
+
+    def test_an_answer_of_several_messages_ends_with_the_last(self):
+        """<|end|> ends a message in harmony; an answer goes on after it, to <|return|> or <|call|>."""
+        _, keys, tensors = gpt_oss()
+        names = {500: "<|endoftext|>", 501: "<|return|>", 503: "<|call|>", 504: "<|start|>"}
+        tokens = [names.get(i, token) for i, token in enumerate(checkpoints.vocabulary())]
+        types = [3 if i in names or token in checkpoints.SPECIAL else 1 for i, token in enumerate(tokens)]
+        merges = [f"{left} {right}" for left, right in checkpoints.MERGES]
+        keys += [
+            ("tokenizer.ggml.model", STRING, "gpt2"),
+            ("tokenizer.ggml.pre", STRING, "gpt-4o"),
+            ("tokenizer.ggml.tokens", ARRAY, (STRING, tokens)),
+            ("tokenizer.ggml.token_type", ARRAY, (I32, types)),
+            ("tokenizer.ggml.merges", ARRAY, (STRING, merges)),
+            ("tokenizer.ggml.eos_token_id", U32, 501),
+        ]
+        file = self.folder / "model.gguf"
+        checkpoints.write_gguf(file, keys, tensors)
+        report = json.loads(self.assert_succeeds(octavo("inspect", file, "--json")).out)
+        self.assertEqual(sorted(report["eos_token_ids"]), [500, 501, 503])
 
     def test_what_a_gguf_file_lacks_is_named(self):
         file = self.folder / "model.gguf"
