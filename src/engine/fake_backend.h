@@ -105,7 +105,7 @@ class FakeDevice final : public Device {
 
 class FakeOps final : public NullOps {
  public:
-  FakeOps() : NullOps(*this) {}
+  FakeOps() : NullOps(static_cast<const Ops&>(*this)) {}
   QuerySpec query_spec(const KvFormat&) const override { return {}; }
 
   void gather(const GatherArgs& args) override {

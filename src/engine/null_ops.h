@@ -12,6 +12,7 @@ class NullOps : public Ops {
  public:
   // shapes: whose query_spec holds.
   explicit NullOps(const Ops& shapes) : shapes_(shapes) {}
+  NullOps(const NullOps&) = delete;  // of a class made from this one it would be taken for the above
 
   void embed(const EmbedArgs&) override {}
   void rms_norm(const RmsNormArgs&) override {}

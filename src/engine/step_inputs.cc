@@ -175,7 +175,9 @@ Tensor StepInputs::put(std::span<const std::byte> bytes, DType dtype, std::int64
   const std::size_t at = staging_.size();
   staging_.resize(at + aligned(bytes.size()));
   std::copy(bytes.begin(), bytes.end(), staging_.begin() + static_cast<std::ptrdiff_t>(at));
-  return Tensor(block_.data() + int_bytes(drawn_room(limits_.max_rows)) + at, dtype, {count});
+  const std::size_t place = int_bytes(drawn_room(limits_.max_rows)) + at;
+  std::byte* const block = block_.data();  // null while it is measured how large it must be
+  return Tensor(block == nullptr ? nullptr : block + place, dtype, {count});
 }
 
 Tensor StepInputs::put_ints(std::span<const std::int32_t> values) {
