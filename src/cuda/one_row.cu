@@ -1,6 +1,7 @@
 // Products of one row with weights in bf16 and e4m3: what a step of one sequence spends its time on. A block makes two
-// numbers; its eight warps split the row. Registers are few so that eight blocks fit a multiprocessor, six of e4m3:
-// their loads together keep the memory busy, and the next blocks' fill the gap that each leaves when it ends.
+// numbers, of e4m3 four; its eight warps split the row. Registers are few so that eight blocks fit a multiprocessor,
+// five of e4m3: their loads together keep the memory busy, and the next blocks' fill the gap that each leaves when it
+// ends.
 //
 // What is loaded first is asked for before the kernel before has ended: a weight is never written.
 #include "cuda/early_start.cuh"
@@ -13,12 +14,13 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
-constexpr int kRows = 2;  // of the weight, a block
 
 template <DType kDtype>
 constexpr int kNumbers = kDtype == DType::bf16 ? 8 : 16;  // in a thread's 16 bytes
 template <DType kDtype>
-constexpr int kRegisters = kDtype == DType::bf16 ? 32 : 40;  // what eight and six blocks leave
+constexpr int kRows = kDtype == DType::bf16 ? 2 : 4;  // of the weight, a block
+template <DType kDtype>
+constexpr int kRegisters = kDtype == DType::bf16 ? 32 : 48;  // what eight and five blocks leave
 
 __device__ uint4 load_streamed(const std::byte* from) {
   uint4 bits;
@@ -39,15 +41,15 @@ __device__ void unpack_codes(std::uint32_t low, std::uint32_t high, float (&to)[
   }
 }
 
-// The sum over a thread's numbers of both rows; x is what the row's numbers are multiplied by.
+// The sums over a thread's numbers of all rows; x is what the row's numbers are multiplied by.
 template <DType kDtype>
-__device__ void add_products(const uint4 (&held)[kRows], const __nv_bfloat16* x, float (&sums)[kRows]) {
+__device__ void add_products(const uint4 (&held)[kRows<kDtype>], const __nv_bfloat16* x, float (&sums)[kRows<kDtype>]) {
 #pragma unroll
   for (int piece = 0; piece < kNumbers<kDtype> / 8; ++piece) {
     float numbers[8];
     unpack_bf16(reinterpret_cast<const uint4*>(x)[piece], numbers);
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) {
+    for (int r = 0; r < kRows<kDtype>; ++r) {
       float w[8];
       if constexpr (kDtype == DType::bf16)
         unpack_bf16(held[r], w);
@@ -62,24 +64,24 @@ __device__ void add_products(const uint4 (&held)[kRows], const __nv_bfloat16* x,
 template <DType kDtype>
 __global__ void __maxnreg__(kRegisters<kDtype>)
     one_row_kernel(const __grid_constant__ PartStack stack, const __nv_bfloat16* x, RowsResult result) {
-  static_assert(kRows == 2);
-  __shared__ __align__(8) float shared[kWarps][kRows];
+  constexpr int kMade = kRows<kDtype>;
+  __shared__ float shared[kWarps][kMade];
   const int which = stack.part_of(blockIdx.x);
   const PartView& part = stack.part[which];
-  const int first = static_cast<int>(blockIdx.x - stack.first_block[which]) * kRows;
+  const int first = static_cast<int>(blockIdx.x - stack.first_block[which]) * kMade;
+  const int last = static_cast<int>(part.rows) - 1 - first;  // row of the block that the part has
   const std::byte* row = part.row(first) + 16 * threadIdx.x;
-  const int to_second = first + 1 < part.rows ? static_cast<int>(part.row_bytes) : 0;
   int left = static_cast<int>(part.in) / kNumbers<kDtype> - static_cast<int>(threadIdx.x);  // pieces from here on
-  uint4 held[kRows];
+  uint4 held[kMade];
   const auto ask = [&] {
-    held[0] = load_streamed(row);
-    held[1] = load_streamed(row + to_second);
+#pragma unroll
+    for (int r = 0; r < kMade; ++r) held[r] = load_streamed(row + min(r, last) * static_cast<int>(part.row_bytes));
   };
   if (left > 0) ask();
   let_next_start();
   wait_for_kernels_before();
   x += threadIdx.x * kNumbers<kDtype>;
-  float sums[kRows] = {};
+  float sums[kMade] = {};
 #pragma unroll 1
   while (left > 0) {
     add_products<kDtype>(held, x, sums);
@@ -91,11 +93,13 @@ __global__ void __maxnreg__(kRegisters<kDtype>)
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2)
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) sums[r] += __shfl_xor_sync(~0u, sums[r], offset);
-  if (threadIdx.x % 32 == 0) *reinterpret_cast<float2*>(shared[threadIdx.x / 32]) = make_float2(sums[0], sums[1]);
+    for (int r = 0; r < kMade; ++r) sums[r] += __shfl_xor_sync(~0u, sums[r], offset);
+  if (threadIdx.x % 32 == 0)
+#pragma unroll
+    for (int r = 0; r < kMade; ++r) shared[threadIdx.x / 32][r] = sums[r];
   __syncthreads();
   const int r = static_cast<int>(threadIdx.x);
-  if (r >= kRows || first + r >= part.rows) return;
+  if (r >= kMade || r > last) return;
   float sum = 0.0f;
 #pragma unroll
   for (int w = 0; w < kWarps; ++w) sum += shared[w][r];
@@ -104,7 +108,7 @@ __global__ void __maxnreg__(kRegisters<kDtype>)
 
 template <DType kDtype>
 void launch_one(cudaStream_t stream, const RowsProduct& product) {
-  const PartStack stack = stack_of(product.parts, kRows);
+  const PartStack stack = stack_of(product.parts, kRows<kDtype>);
   launch_early(stream, stack.blocks, kThreads, 0, one_row_kernel<kDtype>, stack,
                reinterpret_cast<const __nv_bfloat16*>(product.x.raw()), result_of(product));
 }

@@ -26,8 +26,8 @@ __device__ inline std::uint64_t rank_key(float logit, std::uint32_t id) {
 }
 __device__ inline std::uint32_t id_of(std::uint64_t key) { return 0xFFFFFFFFu - static_cast<std::uint32_t>(key); }
 
-// The best key of a row that is below `bound`; 0 if there is none. One block reads the row: what makes that quick is how
-// much each thread asks for at once.
+// The best key of a row that is below `bound`; 0 if there is none. One block reads the row: what makes that quick is
+// how much each thread asks for at once.
 __device__ inline std::uint64_t best_below(const float* logits, std::int64_t vocab, std::uint64_t bound) {
   std::uint64_t best = 0;
   const auto look_at = [&](float logit, std::int64_t id) {

@@ -130,7 +130,9 @@ TEST(Linear, OneRowOfPartsSideBySide) {
                                   .weight = weight,
                                   .bias = arena.floats(bias, {12}),
                                   .out = result});
-      expect_close("one row of " + std::to_string(in), arena.read(result), want, 12, 1e-5);
+      // One that answers alone as in company is a product of many rows: tensor cores round their sums.
+      const double bound = !path.processor && path.deterministic ? 1e-4 : 1e-5;
+      expect_close("one row of " + std::to_string(in), arena.read(result), want, 12, bound);
     });
   }
 }
