@@ -119,6 +119,23 @@ TEST_P(Logits, ALatentInFp8NeedsNoCalibration) {
   EXPECT_LT(relative_l2(logits(int8, ids()), exact), 0.5 * calibrated);
 }
 
+TEST_P(Logits, SkippedLayersKeepWhatAutoKeeps) {
+  if (!golden_) return;
+  EngineConfig skipping = config();
+  skipping.kv_cache = cache("fp8");
+  const std::vector<float> rounded = logits(skipping, ids());
+  const auto engine = make_engine(config());
+  const std::vector<LayerFacts>& layers = engine->facts().layers;
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    if (layers[i].has_cache) skipping.skip_layers.push_back(std::to_string(i));
+  const std::vector<float> exact = logits(config(), ids());
+  EXPECT_EQ(logits(skipping, ids()), exact);
+  skipping.skip_layers = {"0"};
+  const std::vector<float> one = logits(skipping, ids());
+  EXPECT_GT(relative_l2(one, exact), 0.0);
+  EXPECT_GT(relative_l2(one, rounded), 0.0);
+}
+
 TEST_P(Logits, GreedyFollowsTheGoldenToItsFirstThinMargin) {
   if (!golden_) return;
   const auto engine = make_engine(config());
