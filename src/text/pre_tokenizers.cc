@@ -67,4 +67,8 @@ Result<VocabularyKind> find_vocabulary_kind(std::string_view model) {
                ErrorKind::unsupported);
 }
 
+bool config_says_what_is_around(std::string_view tokenizer_class) {
+  return tokenizer_class.starts_with("LlamaTokenizer") || tokenizer_class.starts_with("GemmaTokenizer");
+}
+
 }  // namespace octavo

@@ -1,5 +1,5 @@
-// The pre-tokenizers that a GGUF file only names (`tokenizer.ggml.pre`): their expressions, and what else the name
-// implies.
+// What files say of a tokenizer by a name alone, and what the name implies: the pre-tokenizers of GGUF
+// (`tokenizer.ggml.pre`) and its kinds of vocabulary, and Hugging Face's classes.
 #pragma once
 
 #include <optional>
@@ -33,5 +33,9 @@ enum class VocabularyKind {
   scored_characters,  // the same joined by score
 };
 Result<VocabularyKind> find_vocabulary_kind(std::string_view model);
+
+// Whether this `tokenizer_class` puts around a text what tokenizer_config.json says (a BOS where it says nothing),
+// whatever the post_processor of tokenizer.json.
+bool config_says_what_is_around(std::string_view tokenizer_class);
 
 }  // namespace octavo

@@ -49,7 +49,7 @@ struct Vocabulary {
 
 class Tokenizer {
  public:
-  // tokenizer_config may be null; its bos_token and eos_token are read, and of llama's and gemma's tokenizer_class
+  // tokenizer_config may be null; its bos_token and eos_token are read, and where its tokenizer_class heeds them
   // add_bos_token and add_eos_token.
   static Result<Tokenizer> from_json(const nlohmann::json& tokenizer_json, const nlohmann::json* tokenizer_config);
   static Result<Tokenizer> from_vocabulary(const Vocabulary& vocabulary);

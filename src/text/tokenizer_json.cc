@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/strings.h"
 #include "text/post_processor.h"
+#include "text/pre_tokenizers.h"
 #include "text/tokenizer_parts.h"
 
 namespace octavo {
@@ -149,12 +150,11 @@ std::optional<int> configured_token(const Json* config, const char* key, const s
   return found == spelled.end() ? std::nullopt : std::optional<int>(static_cast<int>(found - spelled.begin()));
 }
 
-// Hugging Face's tokenizer classes of llama and gemma put around a text what tokenizer_config.json says (a BOS where it
-// says nothing), whatever the post_processor of tokenizer.json; checkpoints of other makers use these classes too.
+// Checkpoints of many makers have such a class, and a tokenizer.json that says nothing or something else.
 Status apply_class(const Json* config, TokenizerSource& source) {
   if (config == nullptr) return {};
   OCTAVO_TRY(const auto name, find_string(*config, "tokenizer_class"));
-  if (!name || (!name->starts_with("LlamaTokenizer") && !name->starts_with("GemmaTokenizer"))) return {};
+  if (!name || !config_says_what_is_around(*name)) return {};
   OCTAVO_TRY(const auto add_bos, find_bool(*config, "add_bos_token"));
   OCTAVO_TRY(const auto add_eos, find_bool(*config, "add_eos_token"));
   source.prefix.clear();

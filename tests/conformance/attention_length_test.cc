@@ -85,8 +85,9 @@ TEST(Attention, ErrorIsFlatToAQuarterMillionTokensOnDevices) {
 }
 
 // Chunks of more rows than a tile, whose first rows see whole pages, beside decodes of many splits: windows end within
-// tiles and begin pages later, groups do not divide tiles.
-TEST(Attention, LongChunksBesideLongDecodesOnDevices) {
+// tiles and begin pages later, groups do not divide tiles. The fast paths of a processor, whose tiles know no widths,
+// take the narrowest heads.
+TEST(Attention, LongChunksBesideLongDecodes) {
   int i = 0;
   for (const int width : {64, 128, 256})
     for (const KvElem elem : {KvElem::bf16, KvElem::e4m3})
@@ -101,9 +102,10 @@ TEST(Attention, LongChunksBesideLongDecodesOnDevices) {
         c.sinks = i % 3 == 0;
         c.sequences = {{2500, 1}, {129, 1}, {64, 1}, {1025, 170}, {300, 40}, {257, 257}, {191, 2}};
         const Numbers n = make_numbers(c, 3);
-        const std::vector<double> want = reference(c, n);
+        std::vector<double> want;
         for_each_path([&](Path& path) {
-          if (path.processor) return;
+          if (path.processor && (path.plain || path.deterministic || width != 64 || window != 130)) return;
+          if (want.empty()) want = reference(c, n);
           expect_attention(path, c, n, want, is_8bit(elem) ? 6e-2 : 1e-2);
         });
       }

@@ -1,7 +1,6 @@
 #include "tests/conformance/kv_reference.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 namespace octavo::conformance {
@@ -57,7 +56,9 @@ void cache_int8(std::span<const float> row, ReferenceRow& result) {
 }
 
 void cache_float8(KvElem elem, std::span<const float> row, ReferenceRow& result) {
-  const std::vector<double> table = elem == KvElem::e4m3 ? magnitudes(3, 7, 0x7F) : magnitudes(2, 15, 0x7C);
+  static const std::vector<double> kE4m3 = magnitudes(3, 7, 0x7F);
+  static const std::vector<double> kE5m2 = magnitudes(2, 15, 0x7C);
+  const std::vector<double>& table = elem == KvElem::e4m3 ? kE4m3 : kE5m2;
   for (const float x : row) {
     const double quotient = x / result.scale;
     const int code = nearest_code(table, std::fabs(quotient));
@@ -82,13 +83,16 @@ void cache_blocks(KvElem elem, std::span<const float> row, ReferenceRow& result)
 
 std::vector<double> rotated(std::span<const double> row) {
   const std::size_t block = row.size() & (~row.size() + 1);
-  std::vector<double> result;
-  for (std::size_t begin = 0; begin < row.size(); begin += block)
-    for (std::size_t i = 0; i < block; ++i) {
-      double sum = 0.0;
-      for (std::size_t j = 0; j < block; ++j) sum += std::popcount(i & j) % 2 == 0 ? row[begin + j] : -row[begin + j];
-      result.push_back(sum / std::sqrt(static_cast<double>(block)));
+  std::vector<double> result(row.begin(), row.end());
+  // Sylvester's matrix of 2n is that of n, four times, the last one negative: each stage joins two transforms of n.
+  for (std::size_t n = 1; n < block; n *= 2)
+    for (std::size_t i = 0; i < result.size(); ++i) {
+      if ((i % block & n) != 0) continue;
+      const double first = result[i];
+      result[i] = first + result[i + n];
+      result[i + n] = first - result[i + n];
     }
+  for (double& x : result) x /= std::sqrt(static_cast<double>(block));
   return result;
 }
 
