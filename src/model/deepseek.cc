@@ -139,7 +139,7 @@ ModelSpec spec_of(const DeepseekConfig& config, ModelSpec spec) {
 
 // Layers beyond the last are for predicting several tokens at once.
 bool is_beyond(std::string_view name, int num_layers) {
-  constexpr std::string_view kLayers = "model.layers.";
+  constexpr std::string_view kLayers = ".layers.";
   const std::size_t at = name.find(kLayers);
   if (at == std::string_view::npos) return false;
   const std::string_view digits = name.substr(at + kLayers.size());
@@ -147,11 +147,20 @@ bool is_beyond(std::string_view name, int num_layers) {
   return std::from_chars(digits.data(), digits.data() + digits.size(), layer).ec == std::errc() && layer >= num_layers;
 }
 
-NameMap names_of(const DeepseekConfig& config, bool nested) {
+// With towers, published files begin every name of the text part with "language_model."; those that the library saved
+// put it behind "model.", and not before the head.
+std::string nested_name(const std::string& name) { return "language_model." + name; }
+std::string saved_name(const std::string& name) {
+  return name.starts_with("model.") ? "model.language_model." + name.substr(6) : name;
+}
+
+NameMap names_of(const DeepseekConfig& config, const FamilyInput& input) {
   NameMap names;
-  if (nested) names.file_name = [](const std::string& name) { return "language_model." + name; };
+  if (input.facts.architecture == kNested)
+    names.file_name = input.has_tensor("model.language_model.norm.weight") ? saved_name : nested_name;
   names.ignorable = [num_layers = config.num_layers](const std::string& name) {
-    return name.starts_with("vision_tower.") || name.starts_with("mm_projector.") ||
+    const std::string_view inner = std::string_view(name).substr(name.starts_with("model.") ? 6 : 0);
+    return inner.starts_with("vision_tower.") || inner.starts_with("mm_projector.") ||
            name.ends_with(".rotary_emb.inv_freq") || is_beyond(name, num_layers);
   };
   return names;
@@ -160,9 +169,8 @@ NameMap names_of(const DeepseekConfig& config, bool nested) {
 Result<std::unique_ptr<Model>> make_deepseek(const FamilyInput& input) {
   OCTAVO_TRY(const DeepseekConfig config, read_deepseek_config(input.config));
   OCTAVO_TRY(check_ranks(config, input.rank));
-  const bool nested = input.facts.architecture == kNested;
   return std::unique_ptr<Model>(
-      std::make_unique<Deepseek>(spec_of(config, input.facts), config, names_of(config, nested), input.rank));
+      std::make_unique<Deepseek>(spec_of(config, input.facts), config, names_of(config, input), input.rank));
 }
 
 }  // namespace

@@ -36,6 +36,10 @@ std::string main_dtype(const GgufFile& file) {
   return most == bytes.end() ? "" : std::string(most->first) + " (mostly)";
 }
 
+std::function<bool(const std::string&)> finder_of(const Checkpoint& checkpoint) {
+  return [&checkpoint](const std::string& name) { return checkpoint.find(name) != nullptr; };
+}
+
 // What holds for every family, read once.
 Result<ModelSpec> read_facts(const Checkpoint& checkpoint, const Json& config) {
   ModelSpec facts;
@@ -62,7 +66,7 @@ Result<std::unique_ptr<Model>> make_from_gguf(const GgufFile& file, const Checkp
     OCTAVO_TRY(ModelSpec facts, read_facts(checkpoint, config));
     facts.family = family.name;
     facts.architecture = *architecture;
-    auto model = family.make({config, true, rank, facts});
+    auto model = family.make({config, true, rank, finder_of(checkpoint), facts});
     if (!model && overrides.hf_overrides.empty()) return in_gguf_words(model.error(), *architecture);
     return model;
   }
@@ -79,7 +83,7 @@ Result<std::unique_ptr<Model>> make_from_config(const Checkpoint& checkpoint, co
     OCTAVO_TRY(ModelSpec facts, read_facts(checkpoint, config));
     facts.family = family.name;
     facts.architecture = architecture;
-    return family.make({config, false, rank, facts});
+    return family.make({config, false, rank, finder_of(checkpoint), facts});
   }
   return unknown_architecture(architecture);
 }

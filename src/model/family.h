@@ -1,7 +1,9 @@
 // Family: one row of families.cc. The architectures and GGUF names it answers to, and how it is made.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -13,6 +15,8 @@ struct FamilyInput {
   const Json& config;  // overrides applied; of a GGUF file: its metadata under config.json's names
   bool from_gguf = false;
   RankOf rank;
+  // Whether the checkpoint has this tensor, by its own name: spellings of one family differ by who saved the file.
+  std::function<bool(const std::string& name)> has_tensor;
   ModelSpec facts;  // what holds for every family: architecture, stored dtype, quantization, begin and end tokens
 };
 

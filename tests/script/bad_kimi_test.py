@@ -40,6 +40,18 @@ class KimiConfigTest(BadModelTest):
         self.assertEqual(report["kv_bytes_per_token"]["fp8"], 2 * (64 + 4 + 2 * 64))
         self.assertNotIn("int8:fp8", report["kv_bytes_per_token"])
 
+    def test_names_as_the_library_saves_them(self):
+        answer = self.answer(None, "--temperature", "0")
+        header, data = checkpoints.read_safetensors(self.weights)
+        saved = {
+            name.replace("language_model.model.", "model.language_model.").replace("language_model.lm_head", "lm_head"): entry
+            for name, entry in header.items()
+        }
+        self.assertNotEqual(saved.keys(), header.keys())
+        checkpoints.write_safetensors(self.weights, saved, data)
+        again = self.answer(None, "--temperature", "0")
+        self.assertEqual((again.code, again.text), (0, answer.text))
+
     def test_a_missing_key(self):
         for key in (
             "hidden_size",
