@@ -75,6 +75,9 @@ class Binder {
     return vectors(target, {&part, 1});
   }
 
+  // The weights of a convolution of each channel by itself, stored [channels, 1, taps], kept as f32 [channels, taps].
+  virtual Status depthwise(Tensor& target, const std::string& name, std::int64_t channels, std::int64_t taps) = 0;
+
   // A table that the model computed itself (rope frequencies): f32 [values.size()] on the device.
   virtual Status constant(Tensor& target, std::span<const float> values) = 0;
 
@@ -111,6 +114,7 @@ class CheckpointBinder final : public Binder {
   Status experts(std::vector<Weight>& target, const ExpertsRequest& request) override;
   Status expert_biases(Tensor& target, const ExpertsRequest& request) override;
   Status vectors(Tensor& target, std::span<const PartRequest> parts) override;
+  Status depthwise(Tensor& target, const std::string& name, std::int64_t channels, std::int64_t taps) override;
   Status constant(Tensor& target, std::span<const float> values) override;
   bool has(const std::string& name) const override;
   Result<StoredScales> kv_scales(const std::string& prefix, int q_heads, int kv_heads) override;
@@ -140,6 +144,7 @@ class DummyBinder final : public Binder {
   Status experts(std::vector<Weight>& target, const ExpertsRequest& request) override;
   Status expert_biases(Tensor& target, const ExpertsRequest& request) override;
   Status vectors(Tensor& target, std::span<const PartRequest> parts) override;
+  Status depthwise(Tensor& target, const std::string& name, std::int64_t channels, std::int64_t taps) override;
   Status constant(Tensor& target, std::span<const float> values) override;
   bool has(const std::string& name) const override;
   Result<StoredScales> kv_scales(const std::string& prefix, int q_heads, int kv_heads) override;

@@ -213,6 +213,15 @@ Status CheckpointBinder::vectors(Tensor& target, std::span<const PartRequest> pa
   return constant(target, stacked);
 }
 
+Status CheckpointBinder::depthwise(Tensor& target, const std::string& name, std::int64_t channels, std::int64_t taps) {
+  OCTAVO_TRY(const StoredTensor* tensor, state_->require(name));
+  OCTAVO_TRY(check_shape(*tensor, {channels, 1, taps}));
+  OCTAVO_TRY(const std::vector<float> weights, state_->finite_floats(*tensor));
+  OCTAVO_TRY(constant(target, weights));
+  target = target.reshaped({channels, taps});
+  return {};
+}
+
 Status CheckpointBinder::constant(Tensor& target, std::span<const float> values) {
   OCTAVO_TRY(const std::byte* data, state_->memory.floats(values));
   target = Tensor(data, DType::f32, {static_cast<std::int64_t>(values.size())});

@@ -189,6 +189,12 @@ Status DummyBinder::vectors(Tensor& target, std::span<const PartRequest> parts) 
   return constant(target, stacked);
 }
 
+Status DummyBinder::depthwise(Tensor& target, const std::string& name, std::int64_t channels, std::int64_t taps) {
+  OCTAVO_TRY(vector(target, name, channels * taps));
+  target = target.reshaped({channels, taps});
+  return {};
+}
+
 Status DummyBinder::constant(Tensor& target, std::span<const float> values) {
   OCTAVO_TRY(const std::byte* data, state_->memory.floats(values));
   target = Tensor(data, DType::f32, {static_cast<std::int64_t>(values.size())});

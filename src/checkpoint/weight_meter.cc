@@ -27,6 +27,11 @@ Status WeightMeter::vectors(Tensor&, std::span<const PartRequest> parts) {
   return {};
 }
 
+Status WeightMeter::depthwise(Tensor&, const std::string&, std::int64_t channels, std::int64_t taps) {
+  bytes_ += static_cast<std::size_t>(dtype_bytes(DType::f32, channels * taps));
+  return {};
+}
+
 Status WeightMeter::constant(Tensor&, std::span<const float> values) {
   bytes_ += values.size_bytes();
   return {};

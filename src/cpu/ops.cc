@@ -25,6 +25,7 @@ void CpuOps::plan_attention(const PlanAttentionArgs& args) { static_cast<CpuAtte
 void CpuOps::attention(const AttentionArgs& args) { kernels_.attention(pool_, args, deterministic_); }
 
 void CpuOps::conv_update(const ConvUpdateArgs& args) { plain::conv_update(pool_, args); }
+void CpuOps::delta_gates(const DeltaGatesArgs& args) { plain::delta_gates(pool_, args); }
 void CpuOps::delta_rule(const DeltaRuleArgs& args) { kernels_.delta_rule(pool_, args); }
 
 void CpuOps::gather(const GatherArgs& args) { plain::gather(pool_, args); }

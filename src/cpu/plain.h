@@ -20,6 +20,7 @@ void gated_activation(ThreadPool& pool, const GatedActivationArgs& args);
 void kv_write(ThreadPool& pool, const KvWriteArgs& args);
 void attention(ThreadPool& pool, const AttentionArgs& args, bool deterministic);
 void conv_update(ThreadPool& pool, const ConvUpdateArgs& args);
+void delta_gates(ThreadPool& pool, const DeltaGatesArgs& args);
 void delta_rule(ThreadPool& pool, const DeltaRuleArgs& args);
 void gather(ThreadPool& pool, const GatherArgs& args);
 void add(ThreadPool& pool, const AddArgs& args);

@@ -14,7 +14,7 @@ namespace octavo::cuda {
 namespace {
 
 constexpr std::int32_t kPageSize = 64;  // tokens: the kernels' tile
-constexpr int kLargestRecorded = 256;    // sequences: beyond, launches cost little beside the work
+constexpr int kLargestRecorded = 256;   // sequences: beyond, launches cost little beside the work
 
 class CudaBackend final : public Backend {
  public:
@@ -25,6 +25,7 @@ class CudaBackend final : public Backend {
   Ops& ops() override { return *ops_; }
   Comm& comm() override { return comm_; }
   Status supports(const AttentionShape& shape) const override;
+  Status supports_states() const override;
   Status supports_compute(DType compute) const override;
   KernelInventory inventory() const override { return list_kernels(); }
   Result<double> run_row(const std::string& name, const KernelWork& work) override {
@@ -45,6 +46,11 @@ Status CudaBackend::supports(const AttentionShape& shape) const {
                      std::to_string(kPageSize),
                  ErrorKind::unsupported);
   return cuda::supports(shape);
+}
+
+Status CudaBackend::supports_states() const {
+  return Error("layers that keep a recurrent state (linear_attention) are not served on a GPU yet: use --device cpu",
+               ErrorKind::unsupported);
 }
 
 Status CudaBackend::supports_compute(DType compute) const {

@@ -32,6 +32,7 @@ class CudaOps final : public Ops {
   void attention(const AttentionArgs& args) override;
 
   void conv_update(const ConvUpdateArgs& args) override;
+  void delta_gates(const DeltaGatesArgs& args) override;
   void delta_rule(const DeltaRuleArgs& args) override;
 
   void gather(const GatherArgs& args) override;

@@ -16,6 +16,7 @@ void rope(cudaStream_t stream, const RopeArgs& args);
 void gated_activation(cudaStream_t stream, const GatedActivationArgs& args);
 
 void conv_update(cudaStream_t stream, const ConvUpdateArgs& args);
+void delta_gates(cudaStream_t stream, const DeltaGatesArgs& args);
 void delta_rule(cudaStream_t stream, const DeltaRuleArgs& args);
 void route(cudaStream_t stream, const RouteArgs& args);
 

@@ -1,6 +1,7 @@
 #include "engine/cache_layout.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -9,11 +10,8 @@
 namespace octavo {
 namespace {
 
-bool owns_cache(const LayerSpec& layer) { return layer.cache != CacheKind::shared; }
-
-Error unsupported(const std::string& what) {
-  return Error("it " + what + ", which is not supported yet", ErrorKind::unsupported);
-}
+bool keeps_state(const LayerSpec& layer) { return layer.cache == CacheKind::state; }
+bool owns_cache(const LayerSpec& layer) { return layer.cache != CacheKind::shared && !keeps_state(layer); }
 
 // Equal but for fields that have no comparison of their own.
 bool same_shape(const AttentionShape& a, const AttentionShape& b) {
@@ -48,12 +46,31 @@ CacheGroup& group_for(CacheLayout& layout, const LayerSpec& layer, const Attenti
   for (CacheGroup& group : layout.groups)
     if (group.lifetime == lifetime && group.window == layer.window) return group;
   // The full group comes first, so that its pool's figures are always those of pool 0.
-  const std::size_t at = lifetime == Lifetime::full ? 0 : layout.groups.size();
+  const std::size_t at = lifetime == Lifetime::full ? 0 : layout.group_shapes.size();
   layout.group_shapes.insert(layout.group_shapes.begin() + static_cast<std::ptrdiff_t>(at), shape);
   CacheGroup group;
   group.lifetime = lifetime;
   group.window = layer.window;
   return *layout.groups.insert(layout.groups.begin() + static_cast<std::ptrdiff_t>(at), std::move(group));
+}
+
+void add_state(CacheLayout& layout, int index, const LayerSpec& layer) {
+  check(!layer.state_parts.empty(), "a record has parts");
+  const auto is_same = [&](const CacheGroup& group) {
+    return group.lifetime == Lifetime::state && group.state_parts == layer.state_parts;
+  };
+  auto group = std::find_if(layout.groups.begin(), layout.groups.end(), is_same);
+  if (group == layout.groups.end()) {
+    group = layout.groups.insert(group, CacheGroup());
+    group->lifetime = Lifetime::state;
+    group->state_parts = layer.state_parts;
+  }
+  group->layers.push_back({index, KvFormat()});
+}
+
+std::int64_t state_bytes(const LayerSpec& layer) {
+  return std::accumulate(layer.state_parts.begin(), layer.state_parts.end(), std::int64_t{0}) *
+         static_cast<std::int64_t>(sizeof(float));
 }
 
 std::string scale_text(const LayerFacts& facts) {
@@ -65,6 +82,8 @@ std::string scale_text(const LayerFacts& facts) {
 std::string layer_text(const LayerSpec& layer, const LayerFacts& facts) {
   std::string text = layer.kind;
   if (layer.window > 0) text += " (window " + std::to_string(layer.window) + ")";
+  if (keeps_state(layer))
+    return text + ": float32 state of " + std::to_string(state_bytes(layer)) + " bytes a sequence";
   if (!facts.has_cache) return text + ": reads the cache of layer " + std::to_string(layer.shared_with);
   return text + ": " + describe(facts.format) + scale_text(facts) + "; " +
          std::to_string(bytes_per_token(facts.format)) + " bytes a token";
@@ -87,6 +106,11 @@ std::vector<std::string> report_lines(const ModelSpec& spec, const std::vector<L
 Status add_layer(CacheLayout& layout, const CacheLayoutInput& input, std::size_t index, bool skipped) {
   const LayerSpec& layer = input.spec.layers[index];
   LayerFacts facts;
+  if (keeps_state(layer)) {
+    add_state(layout, static_cast<int>(index), layer);
+    layout.layers.push_back(facts);
+    return {};
+  }
   AttentionShape shape;
   if (owns_cache(layer)) {
     OCTAVO_TRY(facts.format, format_of(input, index, skipped));
@@ -113,11 +137,11 @@ Status add_layer(CacheLayout& layout, const CacheLayoutInput& input, std::size_t
 
 Result<KvFormat> layer_format(const LayerSpec& layer, const KvCacheChoice& choice, KvElem compute,
                               const KvScales& scales) {
-  check(owns_cache(layer), "a layer that shares a cache has the format of its owner");
-  if (layer.cache == CacheKind::state) return unsupported("keeps a recurrent state");
+  check(owns_cache(layer), "only a layer with a cache of its own has a format");
   if (layer.cache == CacheKind::latent)
     return latent_format(choice, compute, layer.latent_dim, layer.head_dim, !scales.key.empty());
-  if (layer.value_dim != layer.head_dim) return unsupported("has values of another width than its keys");
+  if (layer.value_dim != layer.head_dim)
+    return Error("it has values of another width than its keys, which is not supported yet", ErrorKind::unsupported);
   return grouped_format(choice, compute, layer.kv_heads, layer.head_dim, scales.per_head);
 }
 
@@ -130,7 +154,7 @@ Result<CacheLayout> make_cache_layout(const CacheLayoutInput& input) {
   OCTAVO_TRY(const std::vector<bool> skipped, parse_skip_layers(input.skip_layers, kinds));
   CacheLayout layout;
   for (std::size_t i = 0; i < input.spec.layers.size(); ++i) OCTAVO_TRY(add_layer(layout, input, i, skipped[i]));
-  if (layout.groups.empty()) return Error("the model has no layer that keeps a cache", ErrorKind::unsupported);
+  if (layout.group_shapes.empty()) return Error("the model has no layer that keeps a cache", ErrorKind::unsupported);
   layout.report = report_lines(input.spec, layout.layers);
   return layout;
 }

@@ -14,8 +14,8 @@
 
 namespace octavo {
 
-// What a layer that keeps K and V of its own, or a latent, leaves of a token; compute: what `auto` means. Refuses other
-// layers and what the formats refuse.
+// What a layer that keeps K and V of its own, or a latent, leaves of a token; compute: what `auto` means. Refuses what
+// the formats refuse. Other layers leave nothing of a token.
 Result<KvFormat> layer_format(const LayerSpec& layer, const KvCacheChoice& choice, KvElem compute,
                               const KvScales& scales);
 
@@ -29,8 +29,8 @@ struct CacheLayoutInput {
 };
 
 struct CacheLayout {
-  std::vector<CacheGroup> groups;            // the full one first
-  std::vector<AttentionShape> group_shapes;  // of each group's first layer
+  std::vector<CacheGroup> groups;            // the full one first, those of states last
+  std::vector<AttentionShape> group_shapes;  // of the first layer of each group that is attended
   std::vector<AttentionShape> layer_shapes;  // of each layer that attends, equal ones once
   std::vector<LayerFacts> layers;            // by model layer
   std::vector<std::string> report;           // a line for each run of equal layers

@@ -16,6 +16,14 @@ LayerSpec layer(int window = 0) {
   return spec;
 }
 
+LayerSpec recurrent_layer() {
+  LayerSpec spec;
+  spec.kind = "linear_attention";
+  spec.cache = CacheKind::state;
+  spec.state_parts = {30, 100};
+  return spec;
+}
+
 Result<CacheLayout> layout_of(const ModelSpec& spec, const char* dtype, std::vector<std::string> skip = {},
                               const std::vector<KvScales>& scales = {}) {
   return make_cache_layout(
@@ -84,13 +92,34 @@ TEST(CacheLayout, ASharedCacheIsNotCountedTwice) {
   EXPECT_EQ(layout->report[1], "layer 1 full_attention: reads the cache of layer 0");
 }
 
+// A record is float32 whatever the cache's dtype, so these layers have none that could be skipped.
+TEST(CacheLayout, StatesAreAGroupOfRecordsAfterAllOthers) {
+  ModelSpec spec;
+  spec.layers = {recurrent_layer(), layer(16), recurrent_layer(), layer()};
+  const auto layout = layout_of(spec, "fp8");
+  ASSERT_TRUE(layout) << layout.error().message();
+  ASSERT_EQ(layout->groups.size(), 3u);
+  EXPECT_EQ(layout->group_shapes.size(), 2u);
+  EXPECT_EQ(layout->groups[0].lifetime, Lifetime::full);
+  EXPECT_EQ(layout->groups[1].lifetime, Lifetime::window);
+  EXPECT_EQ(layout->groups[2].lifetime, Lifetime::state);
+  EXPECT_EQ(layout->groups[2].layers.size(), 2u);
+  EXPECT_EQ(bytes_per_page(layout->groups[2], 64), 2 * 130 * 4);
+  EXPECT_EQ(layout->layer_shapes.size(), 2u);
+  EXPECT_EQ(layout->num_uncalibrated, 2);
+  EXPECT_FALSE(layout->layers[0].has_cache);
+  EXPECT_EQ(layout->report[0], "layer 0 linear_attention: float32 state of 520 bytes a sequence");
+  for (const char* skipped : {"linear_attention", "0", "2"}) EXPECT_FALSE(layout_of(spec, "fp8", {skipped})) << skipped;
+  EXPECT_TRUE(layout_of(spec, "fp8", {"full_attention"}));
+}
+
 TEST(CacheLayout, WhatCannotBeIsRefused) {
   ModelSpec spec;
   EXPECT_EQ(layout_of(spec, "auto").error().message(), "the model has no layer that keeps a cache");
   spec.layers.assign(2, layer());
   EXPECT_FALSE(layout_of(spec, "fp8", {"7"}));
-  spec.layers[1].cache = CacheKind::state;
-  EXPECT_EQ(layout_of(spec, "auto").error().kind(), ErrorKind::unsupported);
+  spec.layers.assign(2, recurrent_layer());
+  EXPECT_EQ(layout_of(spec, "auto").error().message(), "the model has no layer that keeps a cache");
 }
 
 TEST(CacheLayout, ALatentIsOneRecordForAllHeads) {

@@ -86,7 +86,9 @@ INSTANTIATE_TEST_SUITE_P(
                         Shape{"roomy", {0}, 100, 256, 16, true, 0}, Shape{"one_token_a_step", {0}, 12, 1, 4, true, 0},
                         Shape{"odd_chunks", {0, 0}, 12, 7, 5, true, 20}, Shape{"window", {0, 12}, 13, 16, 6, true, 10},
                         Shape{"window_uncached", {12, 0, 20}, 30, 9, 6, false, 0},
-                        Shape{"window_only", {10}, 12, 16, 4, true, 0}),
+                        Shape{"window_only", {10}, 12, 16, 4, true, 0},
+                        Shape{"states", {FakeModel::kRecurrent, 0}, 6, 16, 6, true, 10},
+                        Shape{"states_and_window", {12, FakeModel::kRecurrent, 0}, 9, 7, 4, false, 0}),
         testing::Values(Manner{"at_once", false, 1}, Manner{"overlapping", true, 0}, Manner{"padded", true, 4})),
     [](const auto& which) { return std::string(std::get<0>(which.param).name) + "_" + std::get<1>(which.param).name; });
 

@@ -130,7 +130,11 @@ Status EngineLoop::launch(StepPlan plan) {
   if (!overlaps_) host_.stop();
   const bool found = finds_memory([&] { launched.emplace(runner_.launch(plan)); });
   if (!overlaps_) host_.start();
-  if (!found) return give_one_up();
+  if (!found) {
+    const Status given_up = give_one_up();
+    scheduler_.abandon(plan);
+    return given_up;
+  }
   if (!*launched) return launched->error();
   scheduler_.advance(plan);
   std::unique_ptr<Download> counters;

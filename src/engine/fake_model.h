@@ -1,7 +1,7 @@
 // For tests: a model whose cache holds the tokens themselves. Each layer writes (token, position) of every row to its
 // slot; the logits of a row are a hash of what its layers then read back through the page table, all of it or the
-// window. So a wrong page, slot, order, length or shared page gives another output, and what a history must give is
-// known without any engine.
+// window. A recurrent layer keeps a hash of all it was given, in its order, in its record. So a wrong page, record,
+// slot, order, length or shared page gives another output, and what a history must give is known without any engine.
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,8 @@ class FakeModel final : public Model {
     std::int32_t position;
   };
 
-  // windows: of each layer, 0 for all.
+  static constexpr int kRecurrent = -1;
+  // windows: of each layer, 0 for all; or kRecurrent.
   FakeModel(int vocab, int max_positions, std::vector<int> windows) {
     spec_.family = "fake";
     spec_.architecture = "FakeForCausalLM";
@@ -36,13 +37,22 @@ class FakeModel final : public Model {
     spec_.hidden = 8;
     spec_.max_positions = max_positions;
     spec_.stored_dtype = "nothing";
-    for (const int window : windows)
+    for (const int window : windows) {
+      if (window == kRecurrent) {
+        LayerSpec& layer = spec_.layers.emplace_back();
+        layer.kind = "linear_attention";
+        layer.cache = CacheKind::state;
+        layer.state_parts = {1, 2};
+        continue;
+      }
       spec_.layers.push_back({.kind = window > 0 ? "sliding_window" : "full_attention",
                               .window = window,
                               .q_heads = 1,
                               .kv_heads = 1,
                               .head_dim = 8,
-                              .value_dim = 8});
+                              .value_dim = 8,
+                              .state_parts = {}});
+    }
   }
 
   ModelSpec& mutable_spec() { return spec_; }
@@ -71,6 +81,12 @@ class FakeModel final : public Model {
     std::uint64_t state = 1;
     for (const LayerSpec& layer : spec_.layers) {
       const auto size = static_cast<int>(history.size());
+      if (layer.cache == CacheKind::state) {
+        std::uint64_t kept = 1;
+        for (int j = 0; j < size; ++j) kept = absorb(kept, {history[static_cast<std::size_t>(j)], j});
+        state = mixed(state, kept);
+        continue;
+      }
       const int first = layer.window > 0 ? std::max(0, size - layer.window) : 0;
       for (int j = first; j < size; ++j) state = absorb(state, {history[static_cast<std::size_t>(j)], j});
     }
@@ -107,8 +123,39 @@ class FakeModel final : public Model {
     return view.pages + page * view.page_bytes + in_page * (view.page_bytes / view.page_size);
   }
 
-  void write(Step& step) const {
+  // A record counts its tokens in its first part and keeps their hash in the second.
+  void update_records(Step& step, int layer) {
+    const Tensor counts = step.store.state(layer, 0);
+    const Tensor hashes = step.store.state(layer, 1);
+    const std::int32_t* start = step.batch.query_start.data<std::int32_t>();
+    std::vector<std::uint64_t>& after = after_[static_cast<std::size_t>(layer)];
+    after.assign(static_cast<std::size_t>(step.batch.num_tokens), 0);
+    for (std::int32_t s = 0; s < step.batch.num_seqs; ++s) {
+      const std::int32_t record = step.group_of(layer).records.data<std::int32_t>()[s];
+      const std::int32_t context = step.batch.context.data<std::int32_t>()[s];
+      float* count = counts.data<float>() + record;
+      float* hash = hashes.data<float>() + std::int64_t{2} * record;
+      std::uint64_t kept = 1;
+      if (context == start[s + 1] - start[s])
+        *count = 0;
+      else
+        std::memcpy(&kept, hash, sizeof kept);
+      if (static_cast<std::int32_t>(*count) != context - (start[s + 1] - start[s])) ++wrong_places;
+      for (std::int32_t t = start[s]; t < start[s + 1]; ++t)
+        kept = after[static_cast<std::size_t>(t)] =
+            absorb(kept, {step.ids.data<std::int32_t>()[t], step.batch.positions.data<std::int32_t>()[t]});
+      std::memcpy(hash, &kept, sizeof kept);
+      *count = static_cast<float>(context);
+    }
+  }
+
+  void write(Step& step) {
+    after_.resize(spec_.layers.size());
     for (std::size_t layer = 0; layer < spec_.layers.size(); ++layer) {
+      if (spec_.layers[layer].cache == CacheKind::state) {
+        update_records(step, static_cast<int>(layer));
+        continue;
+      }
       const GroupStep& group = step.group_of(static_cast<int>(layer));
       const KvView view = step.store.view(static_cast<int>(layer), group.page_table);
       for (std::int32_t t = 0; t < step.batch.num_tokens; ++t) {
@@ -128,6 +175,10 @@ class FakeModel final : public Model {
     if (position != context - start[s + 1] + row) ++wrong_places;
     std::uint64_t state = 1;
     for (std::size_t layer = 0; layer < spec_.layers.size(); ++layer) {
+      if (spec_.layers[layer].cache == CacheKind::state) {
+        state = mixed(state, after_[layer][static_cast<std::size_t>(row)]);
+        continue;
+      }
       const KvView view = step.store.view(static_cast<int>(layer), step.group_of(static_cast<int>(layer)).page_table);
       const int window = spec_.layers[layer].window;
       for (std::int32_t j = window > 0 ? std::max(0, position - window + 1) : 0; j <= position; ++j) {
@@ -142,6 +193,7 @@ class FakeModel final : public Model {
   }
 
   ModelSpec spec_;
+  std::vector<std::vector<std::uint64_t>> after_;  // by layer: what its record was after each row
 };
 
 }  // namespace octavo

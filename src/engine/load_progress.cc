@@ -74,6 +74,12 @@ Status LoadProgress::vectors(Tensor& target, std::span<const PartRequest> parts)
   return {};
 }
 
+Status LoadProgress::depthwise(Tensor& target, const std::string& name, std::int64_t channels, std::int64_t taps) {
+  OCTAVO_TRY(binder_.depthwise(target, name, channels, taps));
+  add(static_cast<std::size_t>(target.bytes()));
+  return {};
+}
+
 Status LoadProgress::constant(Tensor& target, std::span<const float> values) {
   return binder_.constant(target, values);
 }

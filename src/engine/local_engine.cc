@@ -79,7 +79,7 @@ Status LocalEngine::start(std::unique_ptr<KvStore> store, const std::vector<Atte
                                   .max_rows = limits.max_rows,
                                   .max_chunk = config_.long_prefill_token_threshold,
                                   .max_itl_ms = config_.max_itl_ms,
-                                  .prefix_caching = config_.prefix_caching};
+                                  .prefix_caching = config_.prefix_caching && limits.num_state_groups == 0};
   loop_ =
       std::make_unique<EngineLoop>(*store_, *runner_, inbox_, scheduler, spec().vocab,
                                    static_cast<int>(spec().layers.size()), loaded_->backend->device().asynchronous());
@@ -181,13 +181,16 @@ Status check_config(const EngineConfig& config) {
   return {};
 }
 
-void log_choices(const EngineFacts& facts, const CacheLayout& layout, const MemoryPlan& plan) {
+void log_choices(const EngineFacts& facts, const CacheLayout& layout, const MemoryPlan& plan, bool prefix_caching) {
   for (const std::string& line : facts.kv_report) log::info("kv cache", {{"layers", line}});
   log::info("kv capacity", {{"tokens", facts.capacity_tokens}, {"derivation", facts.capacity_derivation}});
   log::info("context", {{"max_model_len", facts.max_model_len}, {"reason", plan.length_reason}});
   log::info("memory", {{"weight_bytes", facts.weight_bytes},
                        {"kv_cache_bytes", facts.kv_cache_bytes},
                        {"activation_bytes", facts.activation_bytes}});
+  if (prefix_caching && layout.groups.size() > layout.group_shapes.size())
+    log::info("prefix cache off",
+              {{"why", "layers keep a recurrent state: prompts that begin alike are computed anew"}});
   if (layout.num_uncalibrated > 0)
     log::warn(
         "kv cache uncalibrated",
@@ -198,14 +201,15 @@ void log_choices(const EngineFacts& facts, const CacheLayout& layout, const Memo
               {{"layers", layout.num_unused_scales}, {"why", "this cache dtype takes no given scale"}});
 }
 
-StepLimits step_limits(const EngineConfig& config, int num_groups) {
+StepLimits step_limits(const EngineConfig& config, const CacheLayout& layout) {
   StepLimits limits;
   limits.max_tokens = config.max_num_batched_tokens;
   limits.max_seqs = std::min(config.max_num_seqs, config.max_num_batched_tokens);
   limits.max_pages = 1;
   limits.max_rows = std::min(limits.max_tokens, config.max_num_seqs + kSpareRows);
   limits.page_size = config.page_size;
-  limits.num_groups = num_groups;
+  limits.num_groups = static_cast<int>(layout.group_shapes.size());
+  limits.num_state_groups = static_cast<int>(layout.groups.size()) - limits.num_groups;
   return limits;
 }
 
@@ -269,7 +273,8 @@ Result<std::unique_ptr<Engine>> make_local_engine(std::shared_ptr<LoadedModel> s
                                                           .scales = scales,
                                                           .page_size = config.page_size}));
   for (const AttentionShape& shape : layout.layer_shapes) OCTAVO_TRY(loaded.backend->supports(shape));
-  StepLimits limits = step_limits(config, static_cast<int>(layout.groups.size()));
+  if (layout.groups.size() > layout.group_shapes.size()) OCTAVO_TRY(loaded.backend->supports_states());
+  StepLimits limits = step_limits(config, layout);
   OCTAVO_TRY(const CacheRoom room, find_room(loaded, config, layout, limits));
   OCTAVO_TRY(const MemoryPlan plan, plan_memory({.groups = layout.groups,
                                                  .page_size = config.page_size,
@@ -288,7 +293,7 @@ Result<std::unique_ptr<Engine>> make_local_engine(std::shared_ptr<LoadedModel> s
   EngineFacts facts = make_facts(loaded, config, layout, plan);
   auto engine = std::make_unique<LocalEngine>(std::move(shared), config, std::move(facts));
   OCTAVO_TRY(engine->start(std::move(store), layout.group_shapes, limits));
-  log_choices(engine->facts(), layout, plan);
+  log_choices(engine->facts(), layout, plan, config.prefix_caching);
   return std::unique_ptr<Engine>(std::move(engine));
 }
 

@@ -58,8 +58,12 @@ class PageCounts {
       if (group.lifetime == lifetime) sum += (pages(group, num_seqs, length) + 1) * page_bytes(group);
     return sum;
   }
+  // Windows and states: what a sequence holds however long it is.
+  std::int64_t bounded_bytes(std::int64_t num_seqs, std::int64_t length) const {
+    return bytes(Lifetime::window, num_seqs, length) + bytes(Lifetime::state, num_seqs, length);
+  }
   std::int64_t all_bytes(std::int64_t num_seqs, std::int64_t length) const {
-    return bytes(Lifetime::full, num_seqs, length) + bytes(Lifetime::window, num_seqs, length);
+    return bytes(Lifetime::full, num_seqs, length) + bounded_bytes(num_seqs, length);
   }
 
   // The longest sequence that fits into so many bytes, at most `most`; 0: none.
@@ -148,11 +152,12 @@ std::int32_t bounded_pages(std::int64_t pages, int page_size) {
   return static_cast<std::int32_t>(std::min(pages, most));
 }
 
-// The most sequences whose windows take no more than half of the budget and leave the full group its one long sequence.
-std::int64_t window_sequences(const MemoryRequest& request, const PageCounts& counts, std::int64_t budget,
-                              std::int64_t length) {
+// The most sequences whose windows and states take no more than half of the budget and leave the full group its one
+// long sequence.
+std::int64_t bounded_sequences(const MemoryRequest& request, const PageCounts& counts, std::int64_t budget,
+                               std::int64_t length) {
   for (std::int64_t n = request.max_num_seqs; n > 1; --n) {
-    const std::int64_t bytes = counts.bytes(Lifetime::window, n, length);
+    const std::int64_t bytes = counts.bounded_bytes(n, length);
     if (bytes <= budget / 2 && budget - bytes >= counts.bytes(Lifetime::full, 1, length)) return n;
   }
   return 1;
@@ -170,7 +175,9 @@ std::string derive(const MemoryRequest& request, const MemoryPlan& plan, const B
               " tokens; " + bytes_text(tokens * plan.bytes_per_token) + " = " + grouped(tokens) + " x " +
               grouped(plan.bytes_per_token) + " bytes";
     } else {
-      text += "window " + std::to_string(group.window) + ": " + grouped(pages) + " pages x " +
+      text += (group.lifetime == Lifetime::state
+                   ? "states: " + grouped(pages) + " records x "
+                   : "window " + std::to_string(group.window) + ": " + grouped(pages) + " pages x ") +
               grouped(bytes_per_page(group, request.page_size)) + " bytes for " + std::to_string(sequences) +
               (sequences == 1 ? " sequence" : " sequences");
     }
@@ -207,8 +214,8 @@ Result<MemoryPlan> plan_memory(const MemoryRequest& request) {
   MemoryPlan plan;
   OCTAVO_TRY(choose_length(request, counts, budget, plan));
 
-  const std::int64_t sequences = window_sequences(request, counts, budget.bytes, plan.max_model_len);
-  const std::int64_t rest = budget.bytes - counts.bytes(Lifetime::window, sequences, plan.max_model_len);
+  const std::int64_t sequences = bounded_sequences(request, counts, budget.bytes, plan.max_model_len);
+  const std::int64_t rest = budget.bytes - counts.bounded_bytes(sequences, plan.max_model_len);
   bool has_full = false;
   for (const CacheGroup& group : request.groups) {
     std::int64_t pages = counts.pages(group, sequences, plan.max_model_len) + 1;

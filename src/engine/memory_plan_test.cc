@@ -13,6 +13,15 @@ CacheGroup group_of(int num_layers, int window = 0) {
   return group;  // 768 bytes a token and layer
 }
 
+// 48 layers of 128 x 128 x 48 numbers and a convolution's tail: 147.8 MiB a sequence.
+CacheGroup states() {
+  CacheGroup group;
+  group.lifetime = Lifetime::state;
+  group.state_parts = {3 * 10240, 48 * 128 * 128};
+  group.layers.resize(48);
+  return group;
+}
+
 constexpr std::int64_t kGibibyte = std::int64_t{1} << 30;
 
 // SmolLM2-135M: 30 layers of 3 heads x 64, bfloat16: 23,040 bytes a token, 1,474,560 a page of 64.
@@ -177,6 +186,36 @@ TEST(MemoryPlan, WhatOthersHoldIsNotTaken) {
       room_for_cache(room).error().message(),
       "nothing is left for the KV cache: 12.5% of the device's 140.0 GiB, less 16.0 GiB held and 2.0 GiB that the "
       "largest steps take; raise --gpu-memory-utilization, or lower --max-num-batched-tokens or --max-num-seqs");
+}
+
+// Records are for so many sequences as take half of the budget; one sequence needs one beside its tokens.
+TEST(MemoryPlan, RecordsOfStatesAreCounted) {
+  const std::vector<CacheGroup> groups{group_of(30), states()};
+  const std::int64_t record = bytes_per_page(states(), 64);
+  EXPECT_EQ(record, 48 * (3 * 10240 + 48 * 128 * 128) * 4);
+  MemoryRequest request{.groups = groups,
+                        .model_positions = 8192,
+                        .max_model_len = {},
+                        .kv_cache_bytes = 100 * record,
+                        .max_num_seqs = 64};
+  auto plan = plan_memory(request);
+  ASSERT_TRUE(plan) << plan.error().message();
+  EXPECT_EQ(plan->num_pages[1], 50) << "49 sequences and the sink";
+  EXPECT_EQ(plan->num_pages[0], 50 * record / 1474560);
+  EXPECT_LE(plan->bytes, 100 * record);
+  EXPECT_NE(plan->derivation.find("; states: 49 records x 156,893,184 bytes for 49 sequences"), std::string::npos)
+      << plan->derivation;
+  request.max_num_seqs = 4;
+  EXPECT_EQ(plan_memory(request)->num_pages[1], 5);
+
+  // The record of one sequence and the sink's come before any token.
+  request.kv_cache_bytes = 2 * record + 1474560;
+  EXPECT_FALSE(plan_memory(request));
+  request.kv_cache_bytes = 2 * record + 3 * 1474560;
+  plan = plan_memory(request);
+  ASSERT_TRUE(plan) << plan.error().message();
+  EXPECT_EQ(plan->num_pages, (std::vector<std::int32_t>{3, 2}));
+  EXPECT_EQ(plan->max_model_len, 128);
 }
 
 }  // namespace

@@ -33,6 +33,7 @@ class NullOps : public Ops {
   void attention(const AttentionArgs&) override {}
 
   void conv_update(const ConvUpdateArgs&) override {}
+  void delta_gates(const DeltaGatesArgs&) override {}
   void delta_rule(const DeltaRuleArgs&) override {}
 
   void gather(const GatherArgs&) override {}

@@ -32,7 +32,11 @@ Step Runner::make_step(Ops& ops, Arena& arena) const {
   for (std::size_t group = 0; group < plans_.size(); ++group)
     step.groups.push_back({.slots = inputs_->slots(static_cast<int>(group)),
                            .page_table = inputs_->page_table(static_cast<int>(group)),
-                           .plan = plans_[group].get()});
+                           .plan = plans_[group].get(),
+                           .records = Tensor()});
+  for (int group = 0; group < inputs_->limits().num_state_groups; ++group)
+    step.groups.push_back(
+        {.slots = Tensor(), .page_table = Tensor(), .plan = nullptr, .records = inputs_->records(group)});
   return step;
 }
 

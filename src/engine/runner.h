@@ -27,7 +27,7 @@ struct RunnerParts {
   Model& model;
   const KvStore& store;
   DType compute = DType::bf16;
-  std::vector<AttentionShape> group_shapes;  // of each group's first layer
+  std::vector<AttentionShape> group_shapes;  // of the first layer of each group that is attended
 };
 
 class Runner {
@@ -70,7 +70,7 @@ class Runner {
   RunnerParts parts_;
   std::unique_ptr<StepInputs> inputs_;
   StepOutputs outputs_;
-  std::vector<std::unique_ptr<AttentionPlan>> plans_;  // by group
+  std::vector<std::unique_ptr<AttentionPlan>> plans_;  // by group that is attended
   Arena arena_;
   std::size_t activation_bytes_ = 0;
   std::map<int, Recorded> recorded_;  // by number of sequences

@@ -293,6 +293,13 @@ bool Scheduler::admit(Draft& draft, const std::shared_ptr<Sequence>& sequence) {
   return true;
 }
 
+void Scheduler::abandon(const StepPlan& plan) {
+  const auto is_state = [](const CacheGroup& group) { return group.lifetime == Lifetime::state; };
+  if (std::none_of(groups_.begin(), groups_.end(), is_state)) return;
+  for (const PlannedSequence& entry : plan.sequences)
+    if (running_.contains(entry.sequence)) preempt(entry.sequence);
+}
+
 void Scheduler::advance(const StepPlan& plan) {
   ++steps_under_way_;
   for (const PlannedSequence& entry : plan.sequences) {

@@ -60,6 +60,8 @@ class Scheduler {
 
   // May be asked again before the step before is settled: a token that is being drawn then stands for itself.
   StepPlan plan();
+  // The step may have begun, and was given up. A record takes no token twice: its sequence is computed anew.
+  void abandon(const StepPlan& plan);
   // The step was launched. What the device is given from now on comes after it, so its pages may be shared.
   void advance(const StepPlan& plan);
   // What the step draws is known, and is about to be accepted.

@@ -21,18 +21,22 @@ std::int64_t drawn_room(int max_rows) { return static_cast<std::int64_t>(aligned
 struct StepInputs::Pieces {
   std::vector<std::int32_t> known_ids, id_index, positions;  // [tokens]
   std::vector<std::vector<std::int32_t>> slots;              // by group: [tokens]
+  std::vector<std::vector<std::int32_t>> records;            // by state group: [seqs]
   std::vector<std::int32_t> query_start, context;            // [seqs + 1], [seqs]
   std::vector<std::int32_t> rows;                            // [rows]
   std::vector<SampleRow> settings;                           // [sampled rows]
 
   // Room for so many, filled with padding: each sequence has one token, and its logits are asked for.
-  Pieces(int tokens, int seqs, int num_rows, int num_sampled, std::size_t num_groups, std::int64_t known_begin)
+  Pieces(int tokens, int seqs, int num_rows, int num_sampled, const StepLimits& limits)
       : known_ids(static_cast<std::size_t>(tokens)),
         positions(static_cast<std::size_t>(tokens)),
-        slots(num_groups, std::vector<std::int32_t>(static_cast<std::size_t>(tokens))),
+        slots(static_cast<std::size_t>(limits.num_groups), std::vector<std::int32_t>(static_cast<std::size_t>(tokens))),
+        records(static_cast<std::size_t>(limits.num_state_groups),
+                std::vector<std::int32_t>(static_cast<std::size_t>(seqs))),
         context(static_cast<std::size_t>(seqs), 1),
         settings(static_cast<std::size_t>(num_sampled), SampleRow{.temperature = 0.0f}) {
-    for (int t = 0; t < tokens; ++t) id_index.push_back(static_cast<std::int32_t>(known_begin) + t);
+    const auto known_begin = static_cast<std::int32_t>(drawn_room(limits.max_rows));
+    for (int t = 0; t < tokens; ++t) id_index.push_back(known_begin + t);
     for (int s = 0; s <= seqs; ++s) query_start.push_back(s);
     for (int row = 0; row < num_rows; ++row) rows.push_back(row);
   }
@@ -51,6 +55,7 @@ Result<std::unique_ptr<StepInputs>> StepInputs::create(Device& device, const Ste
   inputs->table_memory_.resize(groups);
   inputs->slots_.resize(groups);
   inputs->page_tables_.resize(groups);
+  inputs->records_.resize(static_cast<std::size_t>(limits.num_state_groups));
   inputs->table_rows_.assign(groups, std::vector<std::vector<std::int32_t>>(static_cast<std::size_t>(limits.max_seqs)));
   OCTAVO_TRY(inputs->id_memory_.ensure(device, int_bytes(limits.max_tokens), kPurpose));
   for (DeviceArray& table : inputs->table_memory_) {
@@ -74,8 +79,7 @@ Status StepInputs::allocate_block() {
 }
 
 void StepInputs::stretch() {
-  lay_out(Pieces(limits_.max_tokens, limits_.max_seqs, limits_.max_rows, limits_.max_rows, slots_.size(),
-                 drawn_room(limits_.max_rows)));
+  lay_out(Pieces(limits_.max_tokens, limits_.max_seqs, limits_.max_rows, limits_.max_rows, limits_));
   batch_.num_decodes = 0;
   batch_.max_query = limits_.max_tokens;
   batch_.max_context = limits_.max_pages * limits_.page_size;
@@ -83,7 +87,7 @@ void StepInputs::stretch() {
 
 Status StepInputs::upload(const StepPlan& plan, int padded_seqs) {
   const auto num_seqs = static_cast<int>(plan.sequences.size());
-  check(std::max(num_seqs, padded_seqs) <= limits_.max_seqs && plan.groups.size() <= slots_.size(),
+  check(std::max(num_seqs, padded_seqs) <= limits_.max_seqs && plan.groups.size() <= slots_.size() + records_.size(),
         "a step is within its limits");
   check(padded_seqs == 0 || (num_seqs <= padded_seqs && plan.num_decodes == num_seqs &&
                              plan.rows.size() == plan.num_sampled() && plan.num_sampled() == plan.sequences.size()),
@@ -92,9 +96,14 @@ Status StepInputs::upload(const StepPlan& plan, int padded_seqs) {
     return padded_seqs > 0 ? padded_seqs : static_cast<int>(planned);
   };
   Pieces pieces(size_of(plan.ids.size()), size_of(plan.sequences.size()), size_of(plan.rows.size()),
-                size_of(plan.num_sampled()), slots_.size(), drawn_room(limits_.max_rows));
+                size_of(plan.num_sampled()), limits_);
   fill_batch(plan, pieces);
-  for (std::size_t group = 0; group < plan.groups.size(); ++group) fill_group(plan, group, pieces);
+  for (std::size_t group = 0; group < plan.groups.size(); ++group) {
+    if (group < slots_.size())
+      fill_group(plan, group, pieces);
+    else
+      fill_records(plan, group, pieces);
+  }
   for (std::size_t row = 0; row < plan.rows.size(); ++row) pieces.rows[row] = plan.rows[row].token_row;
   std::copy(plan.sampling.rows.begin(), plan.sampling.rows.end(), pieces.settings.begin());
   lay_out(pieces);
@@ -145,6 +154,15 @@ void StepInputs::fill_group(const StepPlan& plan, std::size_t group, Pieces& pie
   }
 }
 
+// A sequence has one page of a state group: its record.
+void StepInputs::fill_records(const StepPlan& plan, std::size_t group, Pieces& pieces) const {
+  const PlannedPages& planned = plan.groups[group];
+  for (std::size_t s = 0; s < plan.sequences.size(); ++s) {
+    check(planned.begin[s] < planned.begin[s + 1], "a sequence that is computed has a record");
+    pieces.records[group - slots_.size()][s] = planned.pages[planned.begin[s]];
+  }
+}
+
 // The pieces in their order, on the host, and views of where the device will have them.
 void StepInputs::lay_out(const Pieces& pieces) {
   staging_.clear();
@@ -165,6 +183,7 @@ void StepInputs::lay_out(const Pieces& pieces) {
     slots_[group] = put_ints(pieces.slots[group]);
     page_tables_[group] = Tensor(table_memory_[group].data(), DType::i32, {batch_.num_seqs, limits_.max_pages});
   }
+  for (std::size_t group = 0; group < records_.size(); ++group) records_[group] = put_ints(pieces.records[group]);
   rows_ = put_ints(pieces.rows);
   sampling_ = SampleArgs{};
   const auto settings = std::as_bytes(std::span(pieces.settings));

@@ -26,7 +26,8 @@ struct StepLimits {
   int max_pages = 0;  // of one sequence: the width of a page table
   int max_rows = 0;   // of logits
   int page_size = 0;
-  int num_groups = 0;
+  int num_groups = 0;  // that are attended
+  int num_state_groups = 0;
 };
 
 // Device memory that grows to what is asked for.
@@ -57,6 +58,8 @@ class StepInputs {
   Tensor sampled_rows() const { return rows_; }
   Tensor slots(int group) const { return slots_[static_cast<std::size_t>(group)]; }
   Tensor page_table(int group) const { return page_tables_[static_cast<std::size_t>(group)]; }
+  // i32 [num_seqs]: of the state groups, counted from the first of them. Padding has the sink's record.
+  Tensor records(int state_group) const { return records_[static_cast<std::size_t>(state_group)]; }
   // The sampled rows' settings; logits and out are the caller's.
   SampleArgs sampling() const { return sampling_; }
   const StepLimits& limits() const { return limits_; }
@@ -71,6 +74,7 @@ class StepInputs {
   Status allocate_block();
   void fill_batch(const StepPlan& plan, Pieces& pieces);
   void fill_group(const StepPlan& plan, std::size_t group, Pieces& pieces);
+  void fill_records(const StepPlan& plan, std::size_t group, Pieces& pieces) const;
   void lay_out(const Pieces& pieces);
   Tensor put(std::span<const std::byte> bytes, DType dtype, std::int64_t count);
   Tensor put_ints(std::span<const std::int32_t> values);
@@ -88,7 +92,7 @@ class StepInputs {
 
   BatchView batch_;
   Tensor drawn_, id_source_, id_index_, ids_, rows_;
-  std::vector<Tensor> slots_, page_tables_;
+  std::vector<Tensor> slots_, page_tables_, records_;
   SampleArgs sampling_;
 };
 

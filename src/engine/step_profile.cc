@@ -10,7 +10,7 @@ constexpr std::int32_t kOnlyPage = 1;  // page 0 is the sink
 // Prompts of the longest length that a page table holds, until the step is full. Each samples a token.
 StepPlan largest_prefill(const StepLimits& limits) {
   StepPlan plan;
-  plan.groups.resize(static_cast<std::size_t>(limits.num_groups));
+  plan.groups.resize(static_cast<std::size_t>(limits.num_groups + limits.num_state_groups));
   const int longest =
       static_cast<int>(std::min<std::int64_t>(limits.max_tokens, std::int64_t{limits.max_pages} * limits.page_size));
   for (int left = limits.max_tokens; left > 0 && static_cast<int>(plan.sequences.size()) < limits.max_seqs;) {

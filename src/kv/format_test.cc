@@ -147,9 +147,9 @@ TEST(CacheGroup, BytesOfAllItsLayers) {
   EXPECT_EQ(bytes_per_page(group, 64), 64 * (4096 + 31 * 2048));
   CacheGroup state;
   state.lifetime = Lifetime::state;
-  state.state_bytes = 3145728 + 61440;
+  state.state_parts = {3 * 10240, 48 * 128 * 128};
   state.layers.resize(48);
-  EXPECT_EQ(bytes_per_page(state, 64), 150994944 + 2949120);
+  EXPECT_EQ(bytes_per_page(state, 64), 150994944 + 2 * 2949120) << "the convolution's tail is float32 too";
 }
 
 // The most pages that hold a visible or new token, over every alignment, by counting.

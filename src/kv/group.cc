@@ -12,8 +12,14 @@ std::int64_t bytes_per_token(const CacheGroup& group) {
   return bytes;
 }
 
+std::int64_t state_bytes(const CacheGroup& group) {
+  std::int64_t numbers = 0;
+  for (const std::int64_t part : group.state_parts) numbers += part;
+  return numbers * static_cast<std::int64_t>(sizeof(float));
+}
+
 std::int64_t bytes_per_page(const CacheGroup& group, int page_size) {
-  if (group.lifetime == Lifetime::state) return group.state_bytes * static_cast<std::int64_t>(group.layers.size());
+  if (group.lifetime == Lifetime::state) return state_bytes(group) * static_cast<std::int64_t>(group.layers.size());
   return bytes_per_token(group) * page_size;
 }
 

@@ -26,10 +26,12 @@ struct CacheGroup {
   Lifetime lifetime = Lifetime::full;
   int window = 0;                     // keys visible to a query, itself included; window groups only
   std::vector<LayerCache> layers;     // owners of a cache only
-  std::int64_t state_bytes = 0;       // per sequence and layer; state groups only
+  // State groups only: the float32 numbers of each part of a layer's record. A record is kept in full precision.
+  std::vector<std::int64_t> state_parts = {};
 };
 
 std::int64_t bytes_per_token(const CacheGroup& group);                // all layers
+std::int64_t state_bytes(const CacheGroup& group);                    // of a sequence in one layer
 std::int64_t bytes_per_page(const CacheGroup& group, int page_size);  // all layers; of a state group: one record
 
 // Pages of a sequence of num_tokens that are alive at once, when up to step_tokens are added in one step.

@@ -18,6 +18,17 @@ constexpr std::int64_t kMaxBytes = std::int64_t{1} << 60;
 
 std::int64_t aligned(std::int64_t bytes, std::int64_t to) { return (bytes + to - 1) / to * to; }
 
+// Bytes of one layer's pages, or of the parts of its records one after the other, each aligned.
+std::int64_t layer_bytes(const StoreSpec& spec, std::size_t group, const KvFormat& format) {
+  const std::int64_t pages = spec.num_pages[group];
+  if (spec.groups[group].lifetime != Lifetime::state)
+    return aligned(bytes_per_page(format, spec.page_size) * pages, kAlignment);
+  std::int64_t bytes = 0;
+  for (const std::int64_t numbers : spec.groups[group].state_parts)
+    bytes += aligned(numbers * pages * static_cast<std::int64_t>(sizeof(float)), kAlignment);
+  return bytes;
+}
+
 Error layer_error(int layer, const std::string& why, ErrorKind kind = ErrorKind::invalid) {
   return Error("the KV cache of layer " + std::to_string(layer) + ": " + why, kind);
 }
@@ -28,11 +39,10 @@ Status check_spec(const StoreSpec& spec) {
                  ": a page holds a power of two of tokens, at least 8");
   check(spec.num_pages.size() == spec.groups.size(), "a page count for each cache group");
   for (std::size_t g = 0; g < spec.groups.size(); ++g) {
-    if (spec.groups[g].lifetime == Lifetime::state)
-      return Error("caches of recurrent layers are not supported yet", ErrorKind::unsupported);
     if (spec.num_pages[g] < 2)
       return Error("the KV cache needs at least one page for tokens and one for padding: raise --kv-cache-memory-bytes",
                    ErrorKind::exhausted);
+    if (spec.groups[g].lifetime == Lifetime::state) continue;
     if (std::int64_t{spec.num_pages[g]} * spec.page_size > kMaxTokenSlots)
       return Error("the KV cache would hold more tokens than can be numbered (2^31): lower --kv-cache-memory-bytes");
   }
@@ -76,12 +86,14 @@ Result<KvStore::Plan> KvStore::make_plan(const StoreSpec& spec) {
   Plan plan;
   for (std::size_t g = 0; g < spec.groups.size(); ++g) {
     for (const LayerCache& layer : spec.groups[g].layers) {
-      check(layer.layer >= 0 && layer.format.num_segments > 0, "a cache owner has a layer and a format");
-      const std::int64_t page_bytes = bytes_per_page(layer.format, spec.page_size);
+      const bool is_state = spec.groups[g].lifetime == Lifetime::state;
+      check(layer.layer >= 0 && (layer.format.num_segments == 0) == is_state, "a cache owner has a layer and a format");
+      const std::int64_t page_bytes =
+          is_state ? state_bytes(spec.groups[g]) : bytes_per_page(layer.format, spec.page_size);
       if (page_bytes <= 0 || page_bytes > (kMaxBytes - plan.page_bytes) / spec.num_pages[g])
         return layer_error(layer.layer, "its size does not fit into memory", ErrorKind::exhausted);
       plan.page_offset.push_back(plan.page_bytes);
-      plan.page_bytes += aligned(page_bytes * spec.num_pages[g], kAlignment);
+      plan.page_bytes += layer_bytes(spec, g, layer.format);
       for (int s = 0; s < layer.format.num_segments; ++s) {
         const KvScales& scales = scales_of(spec, layer.layer);
         OCTAVO_TRY(check_scales(layer.layer, scales, layer.format.segments[s]));
@@ -139,6 +151,12 @@ void KvStore::place_layers(const Plan& plan) {
       layer.view.num_pages = spec_.num_pages[g];
       layer.view.counters =
           reinterpret_cast<KvCounters*>(buffers_[2].data() + static_cast<std::int64_t>(owner) * kCounterStride);
+      std::byte* part = layer.view.pages;
+      for (const std::int64_t numbers : spec_.groups[g].state_parts) {
+        layer.state_parts.emplace_back(part, DType::f32,
+                                       std::initializer_list<std::int64_t>{spec_.num_pages[g], numbers});
+        part += aligned(layer.state_parts.back().bytes(), kAlignment);
+      }
       for (int s = 0; s < cache.format.num_segments; ++s) {
         const KvSegment& segment = cache.format.segments[s];
         if (segment.grain != KvGrain::tensor && segment.grain != KvGrain::head) continue;
@@ -158,6 +176,11 @@ KvView KvStore::view(int layer, const Tensor& page_table) const {
   view.page_table = page_table.data<std::int32_t>();
   view.max_pages = static_cast<std::int32_t>(page_table.size(1));
   return view;
+}
+
+Tensor KvStore::state(int layer, int part) const {
+  check(group_of(layer) >= 0, "this layer has no state");
+  return layers_[static_cast<std::size_t>(layer)].state_parts.at(static_cast<std::size_t>(part));
 }
 
 int KvStore::group_of(int layer) const {

@@ -26,6 +26,8 @@ class KvStore {
  public:
   static Result<std::unique_ptr<KvStore>> create(Device& device, StoreSpec spec);
 
+  // One part of all records of a state layer: f32 [records, numbers of the part].
+  Tensor state(int layer, int part) const;
   // View of one layer with this step's page table: device memory, i32 [num_seqs, max_pages].
   KvView view(int layer, const Tensor& page_table) const;
 
@@ -49,7 +51,8 @@ class KvStore {
 
   struct Layer {
     int group = -1;
-    KvView view;  // without a page table
+    KvView view;  // without a page table; of a state layer: empty
+    std::vector<Tensor> state_parts;
   };
   Device& device_;
   StoreSpec spec_;

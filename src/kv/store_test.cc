@@ -43,7 +43,7 @@ StoreSpec three_layers() {
   StoreSpec spec;
   spec.groups.resize(2);
   spec.groups[0].layers = {{0, format_of("auto")}, {3, format_of("fp8")}};
-  spec.groups[1] = {Lifetime::window, 16, {{2, format_of("int8:fp8")}}, 0};
+  spec.groups[1] = {Lifetime::window, 16, {{2, format_of("int8:fp8")}}, {}};
   spec.num_pages = {5, 3};
   spec.scales.resize(4);
   spec.scales[3].key = {0.5f, 0.5f};
@@ -125,6 +125,40 @@ TEST(KvStore, IdentityIsAllThatDecidesBytes) {
             }));
 }
 
+// Records of every layer and part are apart, and begin as zeros.
+TEST(KvStore, RecordsOfStateLayersAreFloat32AndApart) {
+  PlainDevice device;
+  StoreSpec spec = three_layers();
+  CacheGroup state;
+  state.lifetime = Lifetime::state;
+  state.state_parts = {15, 7};
+  state.layers = {{5, {}}, {6, {}}};
+  spec.groups.push_back(state);
+  spec.num_pages.push_back(3);
+  const auto store = KvStore::create(device, std::move(spec));
+  ASSERT_TRUE(store) << store.error().message();
+  float number = 1;
+  for (const int layer : {5, 6})
+    for (const int part : {0, 1}) {
+      const Tensor records = (*store)->state(layer, part);
+      ASSERT_EQ(records.size(0), 3);
+      ASSERT_EQ(records.size(1), part == 0 ? 15 : 7);
+      for (std::int64_t i = 0; i < records.elements(); ++i) {
+        EXPECT_EQ(records.data<float>()[i], 0.0f);
+        records.data<float>()[i] = number;
+      }
+      ++number;
+    }
+  number = 1;
+  for (const int layer : {5, 6})
+    for (const int part : {0, 1}) {
+      const Tensor records = (*store)->state(layer, part);
+      for (std::int64_t i = 0; i < records.elements(); ++i) EXPECT_EQ(records.data<float>()[i], number);
+      ++number;
+    }
+  EXPECT_EQ((*store)->group_of(5), 2);
+}
+
 TEST(KvStore, RefusesWhatCannotBe) {
   const auto refused = [](const auto& change, std::size_t available = std::size_t{1} << 30) {
     PlainDevice device(available);
@@ -140,7 +174,6 @@ TEST(KvStore, RefusesWhatCannotBe) {
   for (const int size : {0, -16, 4, 24})
     EXPECT_NE(refused([&](StoreSpec& s) { s.page_size = size; }).find("--block-size"), std::string::npos);
   EXPECT_NE(refused([](StoreSpec& s) { s.num_pages[1] = 1; }).find("at least one page"), std::string::npos);
-  EXPECT_NE(refused([](StoreSpec& s) { s.groups[1].lifetime = Lifetime::state; }).find("recurrent"), std::string::npos);
   for (const float scale :
        {0.0f, -1.0f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()})
     EXPECT_NE(refused([&](StoreSpec& s) {

@@ -91,7 +91,8 @@ Result<std::unique_ptr<Model>> make_from_config(const Checkpoint& checkpoint, co
 }  // namespace
 
 std::vector<Family> families() {
-  return {llama_family(), qwen3_family(), qwen3_moe_family(), gpt_oss_family(), gemma4_family(), deepseek_family()};
+  return {llama_family(),   qwen3_family(),  qwen3_moe_family(), qwen3_5_family(),
+          gpt_oss_family(), gemma4_family(), deepseek_family()};
 }
 
 std::vector<std::string> supported_architectures() {

@@ -35,6 +35,7 @@ Family qwen3_family();
 Family qwen3_moe_family();
 Family gpt_oss_family();
 Family gemma4_family();
+Family qwen3_5_family();
 Family deepseek_family();
 
 }  // namespace octavo

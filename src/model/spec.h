@@ -33,6 +33,7 @@ struct LayerSpec {
   int latent_dim = 0;  // latent: width of the latent; head_dim is then the width of the rope key
   bool sinks = false;
   bool soft_cap = false;
+  std::vector<std::int64_t> state_parts;  // state: float32 numbers of each part of a sequence's record
 };
 
 struct ModelSpec {

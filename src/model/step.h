@@ -15,6 +15,7 @@ struct GroupStep {
   Tensor slots;       // i32 [tokens]: where each token is stored
   Tensor page_table;  // i32 [num_seqs, max_pages]
   const AttentionPlan* plan = nullptr;
+  Tensor records;  // i32 [num_seqs]: of a state group, which has nothing else
 };
 
 struct Step {

@@ -23,6 +23,8 @@ class Backend {
 
   // Whether every layer of this shape can be served; the sentence names what cannot, and what could.
   virtual Status supports(const AttentionShape& shape) const = 0;
+  // Whether layers that keep a recurrent state can be served: conv_update, delta_gates, delta_rule.
+  virtual Status supports_states() const { return {}; }
   // Whether activations of this dtype (bf16, f32) can be computed.
   virtual Status supports_compute(DType compute) const = 0;
 

@@ -212,6 +212,15 @@ struct ConvUpdateArgs {
   const BatchView& batch;  // a sequence whose context equals its query length starts from zeros
   Tensor out;              // [tokens, channels]
 };
+// The gates of the delta rule: decay = -exp(a_log) softplus(a + dt_bias), beta = sigmoid(b).
+struct DeltaGatesArgs {
+  Tensor a;        // f32 [tokens, value_heads]
+  Tensor b;        // f32 [tokens, value_heads]
+  Tensor a_log;    // f32 [value_heads]
+  Tensor dt_bias;  // f32 [value_heads]
+  Tensor decay;    // f32 [tokens, value_heads]; may be a
+  Tensor beta;     // f32 [tokens, value_heads]; may be b
+};
 // The gated delta rule: S = exp(g) S; d = beta (v - k S); S += k d^T; o = q S, with q and k L2-normed (eps 1e-6 inside
 // the root) and q scaled by key_width^-1/2; value head h reads key head h / (value_heads / key_heads). models.md 5.
 struct DeltaRuleArgs {
@@ -272,6 +281,7 @@ class Ops {
   virtual void attention(const AttentionArgs& args) = 0;
 
   virtual void conv_update(const ConvUpdateArgs& args) = 0;
+  virtual void delta_gates(const DeltaGatesArgs& args) = 0;
   virtual void delta_rule(const DeltaRuleArgs& args) = 0;
 
   virtual void gather(const GatherArgs& args) = 0;

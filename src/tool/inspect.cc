@@ -1,6 +1,7 @@
 #include "tool/inspect.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "base/strings.h"
@@ -68,7 +69,7 @@ OrderedJson kv_bytes(const ModelSpec& spec, const std::vector<KvScales>& scales)
     std::int64_t window = 0;
     for (std::size_t i = 0; i < spec.layers.size(); ++i) {
       const LayerSpec& layer = spec.layers[i];
-      if (layer.cache == CacheKind::shared) continue;
+      if (layer.cache == CacheKind::shared || layer.cache == CacheKind::state) continue;
       const auto format = layer_format(layer, choice, KvElem::bf16, scales[i]);
       if (format) (layer.window > 0 ? window : full) += bytes_per_token(*format);
     }
@@ -78,13 +79,28 @@ OrderedJson kv_bytes(const ModelSpec& spec, const std::vector<KvScales>& scales)
   return table;
 }
 
-// What the layers have: one number, or a list in order of appearance.
+// What the layers that attend have: one number, or a list in order of appearance.
 OrderedJson of_layers(const ModelSpec& spec, int LayerSpec::*size) {
   OrderedJson values = OrderedJson::array();
   for (const LayerSpec& layer : spec.layers)
-    if (const OrderedJson value = layer.*size; std::find(values.begin(), values.end(), value) == values.end())
+    if (const OrderedJson value = layer.*size;
+        layer.cache != CacheKind::state && std::find(values.begin(), values.end(), value) == values.end())
       values.push_back(value);
   return values.size() == 1 ? values.front() : values;
+}
+
+// Layers that keep a record of fixed size for each sequence, whatever the cache's dtype.
+void add_states(const ModelSpec& spec, OrderedJson& report) {
+  std::int64_t layers = 0;
+  std::int64_t numbers = 0;
+  for (const LayerSpec& layer : spec.layers) {
+    if (layer.cache != CacheKind::state) continue;
+    ++layers;
+    numbers = std::accumulate(layer.state_parts.begin(), layer.state_parts.end(), numbers);
+  }
+  if (layers == 0) return;
+  report["layers_with_a_state"] = layers;
+  report["state_bytes_per_sequence"] = numbers * static_cast<std::int64_t>(sizeof(float));
 }
 
 void add_sizes(const ModelSpec& spec, OrderedJson& report) {
@@ -111,6 +127,7 @@ void add_sizes(const ModelSpec& spec, OrderedJson& report) {
   const auto sharing = std::count_if(spec.layers.begin(), spec.layers.end(),
                                      [](const LayerSpec& l) { return l.cache == CacheKind::shared; });
   if (sharing > 0) report["layers_that_read_another_cache"] = sharing;
+  add_states(spec, report);
   if (spec.experts > 0) report["experts"] = spec.experts;
   if (spec.experts > 0) report["experts_per_token"] = spec.experts_per_token;
   report["bos_token_id"] = spec.bos ? OrderedJson(*spec.bos) : OrderedJson(nullptr);

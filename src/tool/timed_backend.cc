@@ -109,6 +109,10 @@ void TimedOps::conv_update(const ConvUpdateArgs& args) {
   timed("conv_update", bytes_of({&args.x, &args.weight, &args.out}), [&] { inner_.conv_update(args); });
 }
 
+void TimedOps::delta_gates(const DeltaGatesArgs& args) {
+  timed("delta_gates", bytes_of({&args.a, &args.b, &args.decay, &args.beta}), [&] { inner_.delta_gates(args); });
+}
+
 void TimedOps::delta_rule(const DeltaRuleArgs& args) {
   timed("delta_rule", bytes_of({&args.q, &args.k, &args.v, &args.decay, &args.beta, &args.out}),
         [&] { inner_.delta_rule(args); });

@@ -32,6 +32,7 @@ class TimedOps final : public Ops {
   void plan_attention(const PlanAttentionArgs& args) override;
   void attention(const AttentionArgs& args) override;
   void conv_update(const ConvUpdateArgs& args) override;
+  void delta_gates(const DeltaGatesArgs& args) override;
   void delta_rule(const DeltaRuleArgs& args) override;
   void gather(const GatherArgs& args) override;
   void add(const AddArgs& args) override;

@@ -1,5 +1,5 @@
-// conv_update and delta_rule: whole sequences against the formulas in double, states carried over chunks, records
-// apart.
+// conv_update, delta_gates and delta_rule: whole sequences against the formulas in double, states carried over chunks,
+// records apart.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -104,6 +104,38 @@ TEST(ConvUpdate, CarriesItsPastFromStepToStep) {
       }
     });
   }
+}
+
+// Large gates too: neither exp may overflow.
+TEST(DeltaGates, FollowTheFormula) {
+  constexpr std::int64_t kTokens = 19, kHeads = 6;
+  Random random(15);
+  std::vector<float> b_a = random.normals(kTokens * 2 * kHeads);
+  b_a[0] = 200, b_a[1] = -200, b_a[kHeads] = 200, b_a[kHeads + 1] = -200;
+  const std::vector<float> a_log = random.normals(kHeads);
+  const std::vector<float> dt_bias = random.normals(kHeads);
+  std::vector<double> want;
+  for (std::int64_t t = 0; t < kTokens; ++t)
+    for (std::int64_t i = 0; i < 2 * kHeads; ++i) {
+      const double x = b_a[static_cast<std::size_t>(t * 2 * kHeads + i)];
+      const auto head = static_cast<std::size_t>(i % kHeads);
+      const double step = x + dt_bias[head];
+      const double softplus = step > 30 ? step : std::log(1.0 + std::exp(step));
+      want.push_back(i < kHeads ? 1.0 / (1.0 + std::exp(-x)) : -std::exp(static_cast<double>(a_log[head])) * softplus);
+    }
+  for_each_path([&](Path& path) {
+    Arena arena(path.backend->device());
+    const Tensor both = arena.floats(b_a, {kTokens, 2 * kHeads});
+    const Tensor b = both.columns(0, kHeads);
+    const Tensor a = both.columns(kHeads, kHeads);
+    path.backend->ops().delta_gates({.a = a,
+                                     .b = b,
+                                     .a_log = arena.floats(a_log, {kHeads}),
+                                     .dt_bias = arena.floats(dt_bias, {kHeads}),
+                                     .decay = a,
+                                     .beta = b});
+    expect_close("delta_gates", arena.read(both), want, 2 * kHeads, 3e-6);
+  });
 }
 
 struct DeltaInputs {

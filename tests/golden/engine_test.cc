@@ -18,6 +18,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Path{"fast_windows_fp8", "gptoss-mxfp4", "fp8", cpu_factory(false, true)},
                     Path{"plain_shared_fp8", "gemma4-hub", "fp8", cpu_factory(true, true)},
                     Path{"fast_shared_int8_fp8", "gemma4-hub", "int8:fp8", cpu_factory(false, true)},
+                    Path{"plain_states_int8_fp8", "qwen35-two", "int8:fp8", cpu_factory(true, true)},
+                    Path{"fast_states", "qwen35-two", "auto", cpu_factory(false, true)},
                     Path{"plain_latent_fp8", "kimi-int4", "fp8", cpu_factory(true, true)},
                     Path{"fast_latent", "kimi-int4", "auto", cpu_factory(false, true)}),
     [](const auto& path) { return path.param.name; });

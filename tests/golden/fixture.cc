@@ -25,10 +25,10 @@ std::optional<std::string> outside(const std::string& path) {
 
 // "model.layers.", or what stands before it in a file with towers.
 std::string layers_prefix(const std::vector<StoredTensor>& tensors) {
-  constexpr std::string_view kLayers = "layers.";
+  constexpr std::string_view kEmbedding = "embed_tokens.weight";
   for (const StoredTensor& tensor : tensors)
-    if (const auto at = tensor.name.find(std::string(kLayers) + "0.self_attn."); at != std::string::npos)
-      return tensor.name.substr(0, at + kLayers.size());
+    if (tensor.name.ends_with(kEmbedding))
+      return tensor.name.substr(0, tensor.name.size() - kEmbedding.size()) + "layers.";
   return "";
 }
 

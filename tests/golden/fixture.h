@@ -20,6 +20,9 @@ inline constexpr const char* kNames[] = {
 // And those with a latent cache, which the processor alone serves.
 inline constexpr const char* kLatentNames[] = {"mla-base", "mla-512", "kimi-hub", "kimi-int4"};
 
+// And those with recurrent states, which the processor alone serves.
+inline constexpr const char* kStateNames[] = {"qwen35-two", "qwen35-base", "qwen35-hub"};
+
 // The folder of a golden, or nullopt (and one line on stdout) when only OCTAVO_FIXTURES would have it.
 std::optional<std::string> find(const std::string& name);
 // A file under OCTAVO_FIXTURES, or nullopt with one line on stdout.

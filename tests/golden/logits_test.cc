@@ -130,7 +130,8 @@ TEST_P(Logits, SkippedLayersKeepWhatAutoKeeps) {
     if (layers[i].has_cache) skipping.skip_layers.push_back(std::to_string(i));
   const std::vector<float> exact = logits(config(), ids());
   EXPECT_EQ(logits(skipping, ids()), exact);
-  skipping.skip_layers = {"0"};
+  if (skipping.skip_layers.size() == 1) return;  // there is no other
+  skipping.skip_layers.resize(1);
   const std::vector<float> one = logits(skipping, ids());
   EXPECT_GT(relative_l2(one, exact), 0.0);
   EXPECT_GT(relative_l2(one, rounded), 0.0);
@@ -157,6 +158,8 @@ TEST_P(Logits, GreedyFollowsTheGoldenToItsFirstThinMargin) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Goldens, Logits, testing::ValuesIn(kNames),
+                         [](const auto& which) { return test_name(which.param); });
+INSTANTIATE_TEST_SUITE_P(States, Logits, testing::ValuesIn(kStateNames),
                          [](const auto& which) { return test_name(which.param); });
 INSTANTIATE_TEST_SUITE_P(Latents, Logits, testing::ValuesIn(kLatentNames),
                          [](const auto& which) { return test_name(which.param); });

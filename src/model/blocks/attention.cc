@@ -26,16 +26,22 @@ Attention::Attention(const AttentionConfig& config, RankOf rank)
       q_heads_(config.q_heads / rank.size),
       kv_heads_(std::max(1, config.kv_heads / rank.size)) {
   if (config.qk_norm) {
-    q_norm_.emplace(config.head_dim, config.norm_eps, config.norm_rounded_first);
-    if (!shares()) k_norm_.emplace(config.head_dim, config.norm_eps, config.norm_rounded_first);
+    q_norm_.emplace(config.head_dim, config.norm_eps, config.norm_rounded_first, config.norm_offset);
+    if (!shares()) k_norm_ = q_norm_;
   }
+  check(!config.gated || (!config.bias && !shares()), "a gate comes without biases and with a cache");
   v_rule_.eps = config.norm_eps;
   v_rule_.rounded_first = config.norm_rounded_first;
 }
 
 Status Attention::visit(Binder& binder, const std::string& prefix) {
   const std::int64_t width = config_.head_dim;
-  std::vector<PartRequest> parts = {{prefix + ".q_proj", config_.q_heads * width, Cut::rows, width}};
+  const std::int64_t q_unit = config_.gated ? 2 * width : width;
+  std::vector<PartRequest> parts = {{prefix + ".q_proj", config_.q_heads * q_unit, Cut::rows, q_unit}};
+  if (config_.gated) {
+    OCTAVO_TRY(binder.weight(gated_q_, parts, config_.hidden));
+    parts.clear();
+  }
   if (!shares()) parts.push_back({prefix + ".k_proj", config_.kv_heads * width, Cut::rows, width});
   if (!shares() && !config_.value_is_key)
     parts.push_back({prefix + ".v_proj", config_.kv_heads * width, Cut::rows, width});
@@ -63,10 +69,10 @@ Status Attention::visit(Binder& binder, const std::string& prefix) {
   return {};
 }
 
-Tensor Attention::project(Step& step, const Tensor& x) const {
-  const Tensor qkv = step.take(x.size(0), qkv_.out);
-  step.ops.linear({x, qkv_, qkv_bias_, qkv});
-  return qkv;
+Tensor Attention::project(Step& step, const Tensor& x, const Weight& weight, const Tensor& bias) const {
+  const Tensor y = step.take(x.size(0), weight.out);
+  step.ops.linear({x, weight, bias, y});
+  return y;
 }
 
 void Attention::forward(Step& step, const RopeRule& rope, const Tensor& x, const Tensor& out) const {
@@ -79,18 +85,22 @@ void Attention::forward(Step& step, const RopeRule& rope, const Tensor& x, const
 
   const std::int64_t q_columns = std::int64_t{q_heads_} * width;
   const std::int64_t kv_columns = std::int64_t{kv_heads_} * width;
-  const Tensor qkv = project(step, x);
+  const std::int64_t kv_begin = config_.gated ? 0 : q_columns;
+  const Tensor qkv = project(step, x, qkv_, qkv_bias_);
+  const Tensor q_and_gate = config_.gated ? project(step, x, gated_q_, Tensor()) : Tensor();
+  const Tensor q = config_.gated ? q_and_gate.split_last(q_heads_, 2 * width).columns(0, width)
+                                 : qkv.columns(0, q_columns).split_last(q_heads_, width);
   Tensor k, v;  // empty: only q is prepared
   if (!shares()) {
-    k = qkv.columns(q_columns, kv_columns).split_last(kv_heads_, width);
-    v = config_.value_is_key ? k : qkv.columns(q_columns + kv_columns, kv_columns).split_last(kv_heads_, width);
+    k = qkv.columns(kv_begin, kv_columns).split_last(kv_heads_, width);
+    v = config_.value_is_key ? k : qkv.columns(kv_begin + kv_columns, kv_columns).split_last(kv_heads_, width);
   }
 
   const QuerySpec form = step.ops.query_spec(kv.format);
   Query query;
   query.values = step.arena.take(form.dtype, {tokens, q_heads_, width * form.width_factor});
   if (form.has_scale) query.scale = step.arena.take(DType::f32, {tokens, q_heads_});
-  step.ops.kv_write({.q = qkv.columns(0, q_columns).split_last(q_heads_, width),
+  step.ops.kv_write({.q = q,
                      .k = k,
                      .v = v,
                      .q_norm = q_norm_ ? &q_norm_->rule() : nullptr,
@@ -108,6 +118,11 @@ void Attention::forward(Step& step, const RopeRule& rope, const Tensor& x, const
   rule.sinks = sinks_;
   const Tensor mixed = step.take(tokens, q_columns);
   step.ops.attention({query, kv, step.batch, *group.plan, rule, mixed.split_last(q_heads_, width)});
+  if (config_.gated) {
+    const Tensor gate = q_and_gate.reshaped({tokens * q_heads_, 2 * width}).columns(width, width);
+    const Tensor heads = mixed.reshaped({tokens * q_heads_, width});
+    step.ops.gated_activation({.gate = gate, .up = heads, .kind = Activation::sigmoid, .out = heads});
+  }
 
   step.ops.linear({mixed, output_, rank_.rank == 0 ? output_bias_ : Tensor(), out});
   step.comm.all_reduce(out);

@@ -23,7 +23,9 @@ struct AttentionConfig {
   bool sinks = false;    // one more logit a query head: SELF_ATTN.sinks
   bool qk_norm = false;  // RMSNorm over each head of q and k, before rope
   bool v_norm = false;   // and of v, without a weight
+  bool gated = false;    // q_proj gives each head its query, then a gate: output * sigmoid(gate)
   bool norm_rounded_first = true;
+  float norm_offset = 0;      // added to the weights of q's and k's norm
   bool value_is_key = false;  // v is what k_proj gives, before k's norm and rope
   float norm_eps = 1e-6f;
 };
@@ -40,12 +42,13 @@ class Attention {
 
  private:
   bool shares() const { return config_.shared_with >= 0; }
-  Tensor project(Step& step, const Tensor& x) const;
+  Tensor project(Step& step, const Tensor& x, const Weight& weight, const Tensor& bias) const;
 
   AttentionConfig config_;
   RankOf rank_;
   int q_heads_;  // of this rank
   int kv_heads_;
+  Weight gated_q_;   // [2 q_heads head_dim, hidden], or empty: q is a part of qkv
   Weight qkv_;       // [(q_heads + 2 kv_heads) head_dim, hidden]; without what is another's
   Tensor qkv_bias_;  // f32 or empty
   Weight output_;    // [hidden, q_heads head_dim]

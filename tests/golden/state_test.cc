@@ -1,0 +1,111 @@
+// Layers with a recurrent state: a record is a sequence's own from its first token to its end, whoever had it before,
+// and what is given up in the middle is computed again to the same answer.
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "base/log.h"
+#include "tests/golden/fixture.h"
+
+namespace octavo::golden {
+namespace {
+
+constexpr const char* kGolden = "qwen35-two";
+
+class State : public testing::Test {
+ protected:
+  void SetUp() override {
+    log::set_level(log::Level::error);
+    golden_ = load(*find(kGolden));
+  }
+
+  EngineConfig config() const {
+    EngineConfig config = engine_config(golden_.folder);
+    config.page_size = 16;
+    config.max_model_len = 128;
+    return config;
+  }
+
+  Request request(int begin, int size, int max_tokens) const {
+    const std::vector<std::int32_t>& text = golden_.ids.at("input_ids");
+    Request request;
+    request.prompt.assign(text.begin() + begin, text.begin() + begin + size);
+    request.sampling.temperature = 0;
+    request.sampling.max_tokens = max_tokens;
+    request.sampling.ignore_eos = true;
+    return request;
+  }
+
+  Golden golden_;
+};
+
+std::vector<std::int32_t> tokens_of(TokenStream& stream) {
+  std::vector<std::int32_t> tokens;
+  while (const auto event = stream.next())
+    if (event->token) tokens.push_back(*event->token);
+  return tokens;
+}
+
+std::int64_t record_bytes(const ModelSpec& spec) {
+  std::int64_t numbers = 0;
+  for (const LayerSpec& layer : spec.layers)
+    numbers = std::accumulate(layer.state_parts.begin(), layer.state_parts.end(), numbers);
+  return numbers * 4;
+}
+
+TEST_F(State, APreemptedSequenceBeginsAnewFromZeros) {
+  const auto roomy = make_engine(config(), true);
+  std::vector<std::vector<std::int32_t>> expected;
+  for (const int size : {33, 48}) expected.push_back(tokens_of(**roomy->submit(request(0, size, 70))));
+
+  // Two records and the sink's are half of it, and no more than eight pages lie in the other.
+  EngineConfig tight = config();
+  tight.kv_cache_bytes = 6 * record_bytes(roomy->spec());
+  const auto crowded = make_engine(tight, true);
+  EXPECT_NE(crowded->facts().capacity_derivation.find("states: 2 records"), std::string::npos)
+      << crowded->facts().capacity_derivation;
+  const auto first = *crowded->submit(request(0, 33, 70));
+  const auto second = *crowded->submit(request(0, 48, 70));
+  EXPECT_EQ(tokens_of(*first), expected[0]);
+  EXPECT_EQ(tokens_of(*second), expected[1]);
+  EXPECT_GT(crowded->stats().preemptions, 0u);
+}
+
+// One record for all of them, one after the other; the first never ends by itself.
+TEST_F(State, ACancelledSequenceLeavesItsRecordToTheNext) {
+  const std::vector<std::int32_t> alone = tokens_of(**make_engine(config(), true)->submit(request(7, 50, 12)));
+  EngineConfig single = config();
+  single.max_num_seqs = 1;
+  const auto engine = make_engine(single, true);
+  auto endless = *engine->submit(request(0, 20, 100));
+  ASSERT_TRUE(endless->next());
+  const auto next = *engine->submit(request(7, 50, 12));
+  endless.reset();
+  EXPECT_EQ(tokens_of(*next), alone);
+  const auto after = *engine->submit(request(7, 50, 12));
+  EXPECT_EQ(tokens_of(*after), alone);
+}
+
+// Prompts that begin alike find nothing: no record tells what the state was in between.
+TEST_F(State, NoPrefixIsReused) {
+  const auto engine = make_engine(config(), true);
+  const std::vector<std::int32_t> cold = tokens_of(**engine->submit(request(0, 96, 8)));
+  EXPECT_EQ(tokens_of(**engine->submit(request(0, 96, 8))), cold);
+  EXPECT_EQ(engine->stats().cached_prompt_tokens, 0u);
+}
+
+TEST_F(State, RecurrentLayersHaveNoCacheDtype) {
+  for (const char* skipped : {"linear_attention", "0"}) {
+    EngineConfig config = this->config();
+    config.kv_cache = *parse_kv_cache_dtype("fp8");
+    config.skip_layers = {skipped};
+    const auto engine = Engine::create(config, cpu_factory());
+    ASSERT_FALSE(engine) << skipped;
+    EXPECT_NE(engine.error().message().find("--kv-cache-dtype-skip-layers"), std::string::npos)
+        << engine.error().message();
+  }
+}
+
+}  // namespace
+}  // namespace octavo::golden
