@@ -35,20 +35,26 @@ void step(const DeltaRuleArgs& args, std::int64_t t, std::int64_t head, float* s
   const double beta = reinterpret_cast<const float*>(row_at(args.beta, t))[head];
   std::vector<float> v(static_cast<std::size_t>(value_width));
   load_row(row_at(args.v, t, head), args.v.dtype(), value_width, v.data());
-  for (std::int64_t c = 0; c < value_width; ++c) {
-    double read = 0.0;
-    for (std::int64_t r = 0; r < key_width; ++r)
-      read += k[static_cast<std::size_t>(r)] * decay * state[r * value_width + c];
-    const double delta = beta * (v[static_cast<std::size_t>(c)] - read);
-    double out = 0.0;
-    for (std::int64_t r = 0; r < key_width; ++r) {
-      float& s = state[r * value_width + c];
-      const double next = decay * s + k[static_cast<std::size_t>(r)] * delta;
-      out += q[static_cast<std::size_t>(r)] * next;
-      s = static_cast<float>(next);
-    }
-    v[static_cast<std::size_t>(c)] = static_cast<float>(out);
+  // Row by row of the state, as it lies in memory; each column is summed in the order of its rows.
+  std::vector<double> delta(v.size());
+  std::vector<double> out(v.size());
+  for (std::int64_t r = 0; r < key_width; ++r) {
+    const double key = k[static_cast<std::size_t>(r)] * decay;
+    const float* row = state + r * value_width;
+    for (std::size_t c = 0; c < delta.size(); ++c) delta[c] += key * row[c];
   }
+  for (std::size_t c = 0; c < delta.size(); ++c) delta[c] = beta * (v[c] - delta[c]);
+  for (std::int64_t r = 0; r < key_width; ++r) {
+    const double key = k[static_cast<std::size_t>(r)];
+    const double query = q[static_cast<std::size_t>(r)];
+    float* row = state + r * value_width;
+    for (std::size_t c = 0; c < delta.size(); ++c) {
+      const double next = decay * row[c] + key * delta[c];
+      out[c] += query * next;
+      row[c] = static_cast<float>(next);
+    }
+  }
+  for (std::size_t c = 0; c < v.size(); ++c) v[c] = static_cast<float>(out[c]);
   store_row(v.data(), value_width, row_at(args.out, t, head), args.out.dtype());
 }
 
