@@ -13,26 +13,26 @@ namespace {
 
 using namespace octavo::testing;
 
-constexpr std::int64_t kOut = 4, kIn = 128;
+constexpr std::int64_t kRows = 4, kColumns = 128;
 
 int code(std::int64_t row, std::int64_t column) { return static_cast<int>((row * 7 + column * 3) % 16); }
 float scale(std::int64_t row, std::int64_t group) { return 0.0625f * static_cast<float>(1 + row + 4 * group); }
 
-std::vector<MadeTensor> packed_tensors(float first_scale = scale(0, 0)) {
+std::vector<MadeTensor> packed_integers(float first_scale = scale(0, 0)) {
   std::vector<std::int32_t> words;
   std::vector<std::uint16_t> scales;
-  for (std::int64_t r = 0; r < kOut; ++r) {
-    for (std::int64_t c = 0; c < kIn; c += 8) {
+  for (std::int64_t r = 0; r < kRows; ++r) {
+    for (std::int64_t c = 0; c < kColumns; c += 8) {
       std::uint32_t word = 0;
       for (int i = 0; i < 8; ++i) word |= static_cast<std::uint32_t>(code(r, c + i)) << (4 * i);
       words.push_back(static_cast<std::int32_t>(word));
     }
-    for (std::int64_t g = 0; g < kIn / 32; ++g)
+    for (std::int64_t g = 0; g < kColumns / 32; ++g)
       scales.push_back(bf16_from_f32(r == 0 && g == 0 ? first_scale : scale(r, g)));
   }
-  return {{"up.weight_packed", "I32", {kOut, kIn / 8}, raw_list(words)},
-          {"up.weight_scale", "BF16", {kOut, kIn / 32}, raw_list(scales)},
-          {"up.weight_shape", "I64", {2}, raw_list(std::vector<std::int64_t>{kOut, kIn})}};
+  return {{"up.weight_packed", "I32", {kRows, kColumns / 8}, raw_list(words)},
+          {"up.weight_scale", "BF16", {kRows, kColumns / 32}, raw_list(scales)},
+          {"up.weight_shape", "I64", {2}, raw_list(std::vector<std::int64_t>{kRows, kColumns})}};
 }
 
 struct PackedFile {
@@ -50,8 +50,8 @@ struct PackedFile {
     quantization.scheme = scheme;
     binder = std::make_unique<CheckpointBinder>(checkpoint, quantization, NameMap(), device, rank);
   }
-  Result<Weight> weight(Cut cut, std::int64_t in = kIn) {
-    const PartRequest part{"up", kOut, cut};
+  Result<Weight> weight(Cut cut, std::int64_t in = kColumns) {
+    const PartRequest part{"up", kRows, cut};
     Weight target;
     OCTAVO_TRY(binder->weight(target, {&part, 1}, in));
     return target;
@@ -71,11 +71,11 @@ TEST(PackedIntegers, EachRankGetsItsNumbers) {
   for (const Cut cut : {Cut::none, Cut::rows, Cut::columns})
     for (int size : {1, 2, 4})
       for (int rank = 0; rank < size; ++rank) {
-        PackedFile file(packed_tensors(), {rank, size});
+        PackedFile file(packed_integers(), {rank, size});
         const auto weight = file.weight(cut);
         ASSERT_TRUE(weight) << weight.error().message();
-        const std::int64_t rows = cut == Cut::rows ? kOut / size : kOut;
-        const std::int64_t cols = cut == Cut::columns ? kIn / size : kIn;
+        const std::int64_t rows = cut == Cut::rows ? kRows / size : kRows;
+        const std::int64_t cols = cut == Cut::columns ? kColumns / size : kColumns;
         const Tensor& values = weight->parts[0].values;
         ASSERT_EQ(values.dtype(), DType::q4_0);
         ASSERT_EQ(values.size(0), rows);
@@ -95,19 +95,19 @@ TEST(PackedIntegers, RefusedByName) {
   const auto refusal = [](const std::vector<MadeTensor>& tensors, RankOf rank = {}) {
     return message_of(PackedFile(tensors, rank).weight(Cut::columns));
   };
-  EXPECT_NE(refusal(packed_tensors(1e-9f)).find("up.weight_scale\" holds a scale of"), std::string::npos);
-  EXPECT_NE(refusal(packed_tensors(std::nanf(""))).find("the file is damaged"), std::string::npos);
-  EXPECT_NE(refusal(packed_tensors(), {0, 8}).find("up.weight_packed"), std::string::npos);  // half a group each
-  std::vector<MadeTensor> tensors = packed_tensors();
-  tensors[2].data = raw_list(std::vector<std::int64_t>{kOut, kIn - 1});
+  EXPECT_NE(refusal(packed_integers(1e-9f)).find("up.weight_scale\" holds a scale of"), std::string::npos);
+  EXPECT_NE(refusal(packed_integers(std::nanf(""))).find("the file is damaged"), std::string::npos);
+  EXPECT_NE(refusal(packed_integers(), {0, 8}).find("up.weight_packed"), std::string::npos);  // half a group each
+  std::vector<MadeTensor> tensors = packed_integers();
+  tensors[2].data = raw_list(std::vector<std::int64_t>{kRows, kColumns - 1});
   EXPECT_NE(refusal(tensors).find("up.weight_shape\" says 4 x 127, expected 4 x 128"), std::string::npos);
   tensors.pop_back();
   EXPECT_NE(refusal(tensors).find("\"up.weight_shape\" is missing"), std::string::npos);
-  tensors = packed_tensors();
+  tensors = packed_integers();
   tensors[0].dtype = "F32";
   EXPECT_NE(refusal(tensors).find("not of 4-bit integers"), std::string::npos);
   // Where the config does not tell of them, they are not read.
-  EXPECT_NE(message_of(PackedFile(packed_tensors(), {}, WeightScheme::none).weight(Cut::none)).find("not supported"),
+  EXPECT_NE(message_of(PackedFile(packed_integers(), {}, WeightScheme::none).weight(Cut::none)).find("not supported"),
             std::string::npos);
 }
 

@@ -12,6 +12,7 @@ namespace octavo::cpu::plain {
 namespace {
 
 constexpr double kLowest = -std::numeric_limits<double>::infinity();
+constexpr float kNoNumber = std::numeric_limits<float>::quiet_NaN();
 
 std::vector<double> softmax(std::vector<double> x) {
   const double max = *std::max_element(x.begin(), x.end());
@@ -57,11 +58,15 @@ void keep_best_groups(const RouteArgs& args, std::vector<double>& choice) {
 void route_token(const RouteArgs& args, const float* logits, std::int32_t* ids, float* weights) {
   const auto k = static_cast<std::size_t>(args.ids.size(1));
   std::vector<double> x(logits, logits + args.logits.size(1));
+  bool whole = true;
   for (double& v : x)
-    if (std::isnan(v)) v = kLowest;  // an order must exist; the expert is chosen last
-  std::vector<double> weighed = x;   // what the chosen are weighed by
+    if (std::isnan(v)) {
+      v = kLowest;  // an order must exist
+      whole = false;
+    }
+  std::vector<double> weighed = x;  // what the chosen are weighed by
   if (args.kind == RouteKind::softmax_all) weighed = softmax(x);
-  std::vector<double> choice = weighed;
+  std::vector<double> choice = x;
   if (args.kind == RouteKind::sigmoid_groups) {
     const float* bias = floats(args.choice_bias);
     for (std::size_t i = 0; i < x.size(); ++i) {
@@ -80,7 +85,7 @@ void route_token(const RouteArgs& args, const float* logits, std::int32_t* ids, 
     divisor = std::accumulate(result.begin(), result.end(), args.kind == RouteKind::sigmoid_groups ? 1e-20 : 0.0);
   for (std::size_t j = 0; j < k; ++j) {
     ids[j] = chosen[j];
-    weights[j] = static_cast<float>(result[j] / divisor * args.scaling);
+    weights[j] = whole ? static_cast<float>(result[j] / divisor * args.scaling) : kNoNumber;
   }
 }
 

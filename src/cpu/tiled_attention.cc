@@ -18,7 +18,7 @@ struct AttentionPath {
   void (*merge)(const AttentionUnit&);
 };
 
-bool is_tiled(const AttentionArgs& args) {
+bool has_tiles(const AttentionArgs& args) {
   const KvFormat& format = args.kv.format;
   if (format.segments[0].part != KvPart::key) return false;
   for (int i = 0; i < 2; ++i)
@@ -131,12 +131,12 @@ void run_attention(ThreadPool& pool, const AttentionArgs& args, const AttentionP
 }  // namespace
 
 void avx512::attention(ThreadPool& pool, const AttentionArgs& args, bool deterministic) {
-  if (!is_tiled(args)) return plain::attention(pool, args, deterministic);
+  if (!has_tiles(args)) return plain::attention(pool, args, deterministic);
   run_attention(pool, args, {attention_unit, merge_attention});
 }
 
 void avx2::attention(ThreadPool& pool, const AttentionArgs& args, bool deterministic) {
-  if (!is_tiled(args)) return plain::attention(pool, args, deterministic);
+  if (!has_tiles(args)) return plain::attention(pool, args, deterministic);
   run_attention(pool, args, {attention_unit, merge_attention});
 }
 

@@ -80,9 +80,13 @@ __global__ void route_kernel(Rows<const float> logits, Routing routing, std::int
   const float* row = logits.row(blockIdx.x);
   const int lane = static_cast<int>(threadIdx.x);
   double max = kOut;
-  for (int i = lane; i < routing.experts; i += 32)
+  bool whole = true;
+  for (int i = lane; i < routing.experts; i += 32) {
+    whole = whole && !isnan(row[i]);
     if (!isnan(row[i])) max = fmax(max, static_cast<double>(row[i]));
+  }
   max = max_of_warp(max);
+  whole = __all_sync(~0u, whole);
   double sum = 0.0;
   for (int i = lane; i < routing.experts; i += 32) {
     const double x = isnan(row[i]) ? kOut : static_cast<double>(row[i]);
@@ -112,7 +116,7 @@ __global__ void route_kernel(Rows<const float> logits, Routing routing, std::int
   if (routing.kind == RouteKind::softmax_chosen || routing.renormalise) divisor = chosen;
   for (int j = lane; j < routing.k; j += 32) {
     const std::int64_t at = std::int64_t{blockIdx.x} * routing.k + j;
-    weights[at] = static_cast<float>(weighed[ids[at]] / divisor * routing.scaling);
+    weights[at] = whole ? static_cast<float>(weighed[ids[at]] / divisor * routing.scaling) : NAN;
   }
 }
 

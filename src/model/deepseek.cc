@@ -72,11 +72,7 @@ Status Deepseek::visit(Binder& binder) {
     OCTAVO_TRY(std::visit([&](auto& mlp) { return mlp.visit(binder, name + ".mlp"); }, layer.mlp));
   }
   OCTAVO_TRY(norm_out_.visit(binder, "model.norm"));
-  if (!config_.tied || binder.has("lm_head.weight")) {
-    OCTAVO_TRY(head_.visit(binder, "lm_head"));
-  } else {
-    head_.tie(embedding_);
-  }
+  OCTAVO_TRY(head_.visit(binder, embedding_, config_.tied));
   const RopeTable table = make_rope(config_.rope, config_.attention.rope);
   rope_.factor = table.factor;
   rope_.interleaved = config_.interleaved;

@@ -132,11 +132,7 @@ Status Gemma4::visit(Binder& binder) {
   for (std::size_t i = 0; i < layers_.size(); ++i)
     OCTAVO_TRY(visit_layer(binder, layers_[i], "model.layers." + std::to_string(i)));
   OCTAVO_TRY(norm_out_.visit(binder, "model.norm"));
-  if (!config_.tied || binder.has("lm_head.weight")) {
-    OCTAVO_TRY(head_.visit(binder, "lm_head"));
-  } else {
-    head_.tie(embedding_);
-  }
+  OCTAVO_TRY(head_.visit(binder, embedding_, config_.tied));
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const bool slides = config_.layers[i].slides;
     RopeRule& rope = slides ? sliding_rope_ : full_rope_;

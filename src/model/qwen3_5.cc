@@ -94,11 +94,7 @@ Status Qwen35::visit(Binder& binder) {
     OCTAVO_TRY(layer.mlp.visit(binder, name + ".mlp"));
   }
   OCTAVO_TRY(norm_out_.visit(binder, "model.norm"));
-  if (!config_.dense.tied || binder.has("lm_head.weight")) {
-    OCTAVO_TRY(head_.visit(binder, "lm_head"));
-  } else {
-    head_.tie(embedding_);
-  }
+  OCTAVO_TRY(head_.visit(binder, embedding_, config_.dense.tied));
   const RopeTable table = make_rope(config_.rope, config_.dense.head_dim);
   rope_.factor = table.factor;
   return binder.constant(rope_.inv_freq, table.inv_freq);

@@ -118,6 +118,8 @@ Result<RopeConfig> read_rope(const Json& config, int max_positions, double defau
   RopeConfig result;
   OCTAVO_TRY(const auto older, find_string(rope, "type"));
   OCTAVO_TRY(const auto newer, find_string(rope, "rope_type"));
+  if (!newer && !older && find_member(rope, "factor") != nullptr)
+    return Error("the rope has a \"factor\" but no \"rope_type\", which says how positions are stretched");
   result.kind = newer.value_or(older.value_or("default"));
   if (std::find(kKinds.begin(), kKinds.end(), result.kind) == kKinds.end())
     return Error(
@@ -133,6 +135,9 @@ Result<RopeConfig> read_rope(const Json& config, int max_positions, double defau
     return Error("rope type \"" + result.kind + "\" needs \"factor\"");
   if (scaled && result.factor < 1)
     return Error("rope \"factor\" must be at least 1, but is " + to_text(Json(result.factor)));
+  for (const char* key : {"low_freq_factor", "high_freq_factor"})
+    if (result.kind == "llama3" && find_member(rope, key) == nullptr)
+      return Error("rope type \"llama3\" needs \"" + std::string(key) + "\"");
   OCTAVO_TRY(result.low_freq_factor, read_number(rope, "low_freq_factor", 1e-6, 1e6, 1.0));
   OCTAVO_TRY(result.high_freq_factor, read_number(rope, "high_freq_factor", 1e-6, 1e6, 4.0));
   if (result.high_freq_factor <= result.low_freq_factor)

@@ -79,7 +79,8 @@ struct GroupedLinearArgs {
 };
 
 // Chooses k experts a token. sigmoid_groups: by sigmoid + bias within the best groups, weighed by
-// sigmoid; softmax_all: softmax over all, then top k; softmax_chosen: top k, then softmax over them.
+// sigmoid; softmax_all: softmax over all, then top k; softmax_chosen: top k, then softmax over them. Where a logit is no
+// number all weights of its token are none: a damaged router must not choose quietly.
 enum class RouteKind : std::uint8_t { softmax_all, softmax_chosen, sigmoid_groups };
 struct RouteArgs {
   Tensor logits;  // f32 [tokens, experts]

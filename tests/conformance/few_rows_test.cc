@@ -50,7 +50,7 @@ Codes make_codes(ScaleGrain grain, std::int64_t in, Random& random) {
 }
 
 // NaN rows as zeros.
-std::vector<double> product(const Codes& codes, const std::vector<float>& x) {
+std::vector<double> product_of_codes(const Codes& codes, const std::vector<float>& x) {
   std::vector<double> result;
   for (std::size_t token = 0; token < x.size() / static_cast<std::size_t>(codes.in); ++token)
     for (std::int64_t row = 0; row < kOut; ++row) {
@@ -68,7 +68,7 @@ void run_codes(ScaleGrain grain, std::int64_t tokens, std::int64_t in) {
   Random random(29);
   const Codes codes = make_codes(grain, in, random);
   const std::vector<float> x = rounded(random.normals(tokens * in), DType::bf16);
-  const std::vector<double> want = product(codes, x);
+  const std::vector<double> want = product_of_codes(codes, x);
   for_each_path([&](Path& path) {
     if (!path.processor && path.deterministic) return;  // a product of many rows, which rounds its inputs
     Arena arena(path.backend->device());

@@ -8,7 +8,7 @@ namespace octavo::conformance {
 namespace {
 
 struct GroupedCase {
-  Kind kind;
+  WeightKind kind;
   std::int64_t tokens, k, experts, out, in;
   bool row_of_choice, biased, summed;
 };
@@ -54,13 +54,13 @@ void run_grouped(const GroupedCase& c) {
 }
 
 TEST(GroupedLinear, ChoicesWeightsAndBias) {
-  for (const Kind& kind : kKinds) run_grouped({kind, 6, 2, 8, 24, 96, false, true, true});
+  for (const WeightKind& kind : kWeightKinds) run_grouped({kind, 6, 2, 8, 24, 96, false, true, true});
   // MXFP4 in rows of one expert that are few, many, and more than the span of scales that a kernel reads at once.
   for (const std::int64_t tokens : {1, 4, 40}) run_grouped({kMxfp4, tokens, 2, 4, 24, 96, false, true, true});
   run_grouped({kMxfp4, 3, 2, 4, 50, 2880, true, true, false});
-  run_grouped({kKinds[2], 1, 4, 4, 32, 64, false, false, false});
-  run_grouped({kKinds[2], 13, 3, 5, 40, 64, true, true, true});
-  run_grouped({kKinds[7], 13, 3, 5, 40, 64, true, false, false});
+  run_grouped({kWeightKinds[2], 1, 4, 4, 32, 64, false, false, false});
+  run_grouped({kWeightKinds[2], 13, 3, 5, 40, 64, true, true, true});
+  run_grouped({kWeightKinds[7], 13, 3, 5, 40, 64, true, false, false});
 }
 
 // Each expert a stack of two parts of its own kind; many rows of one expert, and experts that nobody chose.
@@ -68,7 +68,7 @@ TEST(GroupedLinear, ExpertsOfTwoParts) {
   constexpr std::int64_t kTokens = 150, kIn = 64, kParts[] = {40, 24};
   Random random(13);
   const std::vector<float> x = random.normals(kTokens * kIn);
-  for (const Kind& kind : {kKinds[2], kKinds[5], kMxfp4}) {
+  for (const WeightKind& kind : {kWeightKinds[2], kWeightKinds[5], kMxfp4}) {
     std::vector<std::vector<HostPart>> experts;
     for (int e = 0; e < 5; ++e) {
       std::vector<HostPart>& parts = experts.emplace_back();

@@ -22,12 +22,12 @@ struct HostPart {
   std::vector<std::byte> exponents = {};  // of e2m1
 };
 
-struct Kind {
+struct WeightKind {
   const char* name;
   DType dtype;
   ScaleGrain grain;
 };
-inline constexpr Kind kKinds[] = {
+inline constexpr WeightKind kWeightKinds[] = {
     {"f32", DType::f32, ScaleGrain::none},
     {"f16", DType::f16, ScaleGrain::none},
     {"bf16", DType::bf16, ScaleGrain::none},
@@ -38,7 +38,7 @@ inline constexpr Kind kKinds[] = {
     {"q4_1", DType::q4_1, ScaleGrain::none},
     {"q8_0", DType::q8_0, ScaleGrain::none},
 };
-inline constexpr Kind kMxfp4 = {"mxfp4", DType::e2m1, ScaleGrain::block};
+inline constexpr WeightKind kMxfp4 = {"mxfp4", DType::e2m1, ScaleGrain::block};
 
 // What number (row, column) is multiplied by.
 double scale_at(const HostPart& part, std::int64_t row, std::int64_t column);

@@ -13,17 +13,18 @@
 namespace octavo::conformance {
 namespace {
 
-constexpr std::int32_t kLatent = 160, kRope = 16, kHeads = 5, kTokens = 41, kRows = 9, kLatentPageSize = 16;
+constexpr std::int32_t kLatent = 160, kRope = 16, kLatentHeads = 5, kLatentTokens = 41, kLatentRows = 9,
+                       kLatentPageSize = 16;
 constexpr float kScale = 0.05f;
 
-struct Kind {
+struct LatentKind {
   KvElem elem = KvElem::f32;
   KvGrain grain = KvGrain::none;
 };
-constexpr Kind kTensor{KvElem::e4m3, KvGrain::tensor}, kBlocks{KvElem::e4m3, KvGrain::token_block},
+constexpr LatentKind kTensor{KvElem::e4m3, KvGrain::tensor}, kBlocks{KvElem::e4m3, KvGrain::token_block},
     kInt8{KvElem::int8, KvGrain::token_head};
 
-KvFormat format_of(Kind latent, Kind rope) {
+KvFormat format_of(LatentKind latent, LatentKind rope) {
   KvFormat format;
   format.num_segments = 2;
   format.segments[0] = {KvPart::latent, latent.elem, latent.grain, KvTransform::none, 1, kLatent};
@@ -34,7 +35,7 @@ KvFormat format_of(Kind latent, Kind rope) {
 // Slots of the pages 2, 1 and 3, in this order.
 std::vector<std::int32_t> slots_of_tokens() {
   std::vector<std::int32_t> slots;
-  for (std::int32_t j = 0; j < kTokens; ++j)
+  for (std::int32_t j = 0; j < kLatentTokens; ++j)
     slots.push_back((j < 16 ? 2 : j < 32 ? 1 : 3) * kLatentPageSize + j % kLatentPageSize);
   return slots;
 }
@@ -42,7 +43,7 @@ std::vector<std::int32_t> slots_of_tokens() {
 std::vector<double> reference(const KvFormat& format, const std::vector<float>& q, const std::vector<float>& latent,
                               const std::vector<float>& rope) {
   std::vector<std::vector<double>> keys;
-  for (std::int32_t j = 0; j < kTokens; ++j) {
+  for (std::int32_t j = 0; j < kLatentTokens; ++j) {
     const auto row = [j](const std::vector<float>& x, std::int32_t n) {
       return std::vector<float>(x.begin() + j * n, x.begin() + (j + 1) * n);
     };
@@ -51,10 +52,10 @@ std::vector<double> reference(const KvFormat& format, const std::vector<float>& 
     key.insert(key.end(), turned.begin(), turned.end());
   }
   std::vector<double> want;
-  for (std::int32_t i = 0; i < kRows * kHeads; ++i) {
+  for (std::int32_t i = 0; i < kLatentRows * kLatentHeads; ++i) {
     std::vector<double> out(kLatent, 0.0);
     double sum = 0.0;
-    for (std::int32_t j = 0; j <= kTokens - kRows + i / kHeads; ++j) {
+    for (std::int32_t j = 0; j <= kLatentTokens - kLatentRows + i / kLatentHeads; ++j) {
       const std::vector<double>& key = keys[static_cast<std::size_t>(j)];
       double score = 0.0;
       for (std::size_t d = 0; d < key.size(); ++d) score += key[d] * q[static_cast<std::size_t>(i) * key.size() + d];
@@ -68,39 +69,40 @@ std::vector<double> reference(const KvFormat& format, const std::vector<float>& 
 }
 
 TEST(LatentAttention, KeysAreLatentAndRopeValuesAreLatent) {
-  for (const auto& [latent_kind, rope_kind] : {std::pair{Kind{}, Kind{}},
-                                               {Kind{KvElem::bf16}, Kind{KvElem::bf16}},
-                                               {kTensor, Kind{KvElem::bf16}},
+  for (const auto& [latent_kind, rope_kind] : {std::pair{LatentKind{}, LatentKind{}},
+                                               {LatentKind{KvElem::bf16}, LatentKind{KvElem::bf16}},
+                                               {kTensor, LatentKind{KvElem::bf16}},
                                                {kTensor, kTensor},
-                                               {kBlocks, Kind{KvElem::bf16}},
+                                               {kBlocks, LatentKind{KvElem::bf16}},
                                                {kBlocks, kBlocks},
-                                               {kInt8, Kind{KvElem::bf16}}}) {
+                                               {kInt8, LatentKind{KvElem::bf16}}}) {
     const KvFormat format = format_of(latent_kind, rope_kind);
     Random random(41);
-    const std::vector<float> q = random.normals(kRows * kHeads * (kLatent + kRope));
-    const std::vector<float> latent = random.normals(kTokens * kLatent, 3.0f);
-    const std::vector<float> rope = random.normals(kTokens * kRope, 3.0f);
+    const std::vector<float> q = random.normals(kLatentRows * kLatentHeads * (kLatent + kRope));
+    const std::vector<float> latent = random.normals(kLatentTokens * kLatent, 3.0f);
+    const std::vector<float> rope = random.normals(kLatentTokens * kRope, 3.0f);
     const std::vector<double> want = reference(format, q, latent, rope);
     for_each_path([&](Path& path) {
-      if (!path.backend->supports({.format = format, .q_heads = kHeads, .page_size = kLatentPageSize})) return;
+      if (!path.backend->supports({.format = format, .q_heads = kLatentHeads, .page_size = kLatentPageSize})) return;
       Arena arena(path.backend->device());
       Cache cache(arena, *path.backend, format, kLatentPageSize, 4, std::vector<float>{0.5f}, std::vector<float>{1.0f});
       cache.poison();
       cache.set_table({{2, 1, 3}});
       const std::vector<std::int32_t> slots = slots_of_tokens();
       // Queries of the tokens before the step are never read.
-      std::vector<float> all(static_cast<std::size_t>((kTokens - kRows) * kHeads * (kLatent + kRope)), std::nanf(""));
+      std::vector<float> all(static_cast<std::size_t>((kLatentTokens - kLatentRows) * kLatentHeads * (kLatent + kRope)),
+                             std::nanf(""));
       all.insert(all.end(), q.begin(), q.end());
-      Query query =
-          cache.write(arena.floats(all, {kTokens, kHeads, kLatent + kRope}),
-                      arena.floats(latent, {kTokens, 1, kLatent}), arena.floats(rope, {kTokens, 1, kRope}), slots);
+      Query query = cache.write(arena.floats(all, {kLatentTokens, kLatentHeads, kLatent + kRope}),
+                                arena.floats(latent, {kLatentTokens, 1, kLatent}),
+                                arena.floats(rope, {kLatentTokens, 1, kRope}), slots);
       if (format.segments[0].grain == KvGrain::token_block) {
         EXPECT_EQ(cache.counters().saturated, 0u) << describe(format);
       }
-      query.values = query.values.rows(kTokens - kRows, kRows);
-      if (!query.scale.empty()) query.scale = query.scale.rows(kTokens - kRows, kRows);
-      const Tensor out = attend(arena, *path.backend, cache, query, std::vector<std::int32_t>{0, kRows},
-                                std::vector<std::int32_t>{kTokens}, {.scale = kScale, .sinks = {}}, DType::f32);
+      query.values = query.values.rows(kLatentTokens - kLatentRows, kLatentRows);
+      if (!query.scale.empty()) query.scale = query.scale.rows(kLatentTokens - kLatentRows, kLatentRows);
+      const Tensor out = attend(arena, *path.backend, cache, query, std::vector<std::int32_t>{0, kLatentRows},
+                                std::vector<std::int32_t>{kLatentTokens}, {.scale = kScale, .sinks = {}}, DType::f32);
       expect_close(describe(format), arena.read(out), want, kLatent, path.processor ? 2e-5 : 6e-2);
     });
   }
@@ -114,20 +116,20 @@ class BothForms {
 
   BothForms(Arena& arena, Backend& backend) : arena_(arena), backend_(backend) {
     Random random(43);
-    query_ = random.normals(kTokens * kHeads * (kNope + kRope));
-    latents_ = arena.floats(random.normals(kTokens * kLatent), {kTokens, kLatent});
-    rope_keys_ = random.normals(kTokens * kRope);
+    query_ = random.normals(kLatentTokens * kLatentHeads * (kNope + kRope));
+    latents_ = arena.floats(random.normals(kLatentTokens * kLatent), {kLatentTokens, kLatent});
+    rope_keys_ = random.normals(kLatentTokens * kRope);
     up_.parts.push_back(
-        {.values = arena.floats(random.normals(kHeads * kUnit * kLatent, 0.2f), {kHeads * kUnit, kLatent}),
+        {.values = arena.floats(random.normals(kLatentHeads * kUnit * kLatent, 0.2f), {kLatentHeads * kUnit, kLatent}),
          .scale = {},
          .input_scale = {}});
-    up_.out = kHeads * kUnit;
+    up_.out = kLatentHeads * kUnit;
     up_.in = kLatent;
   }
 
   std::vector<float> absorbed() {
-    const Tensor q = arena_.floats(query_, {kTokens, kHeads, kNope + kRope});
-    const Tensor wide = arena_.blank({kTokens, kHeads, kLatent + kRope});
+    const Tensor q = arena_.floats(query_, {kLatentTokens, kLatentHeads, kNope + kRope});
+    const Tensor wide = arena_.blank({kLatentTokens, kLatentHeads, kLatent + kRope});
     backend_.ops().head_linear({.x = q.columns(0, kNope),
                                 .weight = up_,
                                 .unit = kUnit,
@@ -135,47 +137,49 @@ class BothForms {
                                 .count = kNope,
                                 .transposed = true,
                                 .out = wide.columns(0, kLatent)});
-    const Tensor rows = q.reshaped({kTokens * kHeads, kNope + kRope});
-    backend_.ops().scale({.x = rows.columns(kNope, kRope),
-                          .weight = {},
-                          .factor = 1.0f,
-                          .soft_cap = 0.0f,
-                          .out = wide.reshaped({kTokens * kHeads, kLatent + kRope}).columns(kLatent, kRope)});
-    const Tensor mixed = attention(format_of({}, {}), wide, latents_.reshaped({kTokens, 1, kLatent}),
-                                   arena_.floats(rope_keys_, {kTokens, 1, kRope}));
-    const Tensor out = arena_.blank({kTokens, kHeads, kValue});
+    const Tensor rows = q.reshaped({kLatentTokens * kLatentHeads, kNope + kRope});
+    backend_.ops().scale(
+        {.x = rows.columns(kNope, kRope),
+         .weight = {},
+         .factor = 1.0f,
+         .soft_cap = 0.0f,
+         .out = wide.reshaped({kLatentTokens * kLatentHeads, kLatent + kRope}).columns(kLatent, kRope)});
+    const Tensor mixed = attention(format_of({}, {}), wide, latents_.reshaped({kLatentTokens, 1, kLatent}),
+                                   arena_.floats(rope_keys_, {kLatentTokens, 1, kRope}));
+    const Tensor out = arena_.blank({kLatentTokens, kLatentHeads, kValue});
     backend_.ops().head_linear(
         {.x = mixed, .weight = up_, .unit = kUnit, .first = kNope, .count = kValue, .transposed = false, .out = out});
     return arena_.read(out);
   }
 
   std::vector<float> expanded() {
-    const Tensor up = arena_.blank({kTokens, kHeads * kUnit});
+    const Tensor up = arena_.blank({kLatentTokens, kLatentHeads * kUnit});
     backend_.ops().linear({latents_, up_, Tensor(), up});
-    const Tensor heads = up.split_last(kHeads, kUnit);
+    const Tensor heads = up.split_last(kLatentHeads, kUnit);
     std::vector<float> keys;
-    const std::vector<float> nope = arena_.read(up.reshaped({kTokens * kHeads, kUnit}).columns(0, kNope));
-    for (std::int32_t i = 0; i < kTokens * kHeads; ++i) {
+    const std::vector<float> nope = arena_.read(up.reshaped({kLatentTokens * kLatentHeads, kUnit}).columns(0, kNope));
+    for (std::int32_t i = 0; i < kLatentTokens * kLatentHeads; ++i) {
       keys.insert(keys.end(), nope.begin() + i * kNope, nope.begin() + (i + 1) * kNope);
-      const auto token = i / kHeads * kRope;
+      const auto token = i / kLatentHeads * kRope;
       keys.insert(keys.end(), rope_keys_.begin() + token, rope_keys_.begin() + token + kRope);
     }
     KvFormat format;
     format.num_segments = 2;
-    format.segments[0] = {KvPart::key, KvElem::f32, KvGrain::none, KvTransform::none, kHeads, kNope + kRope};
-    format.segments[1] = {KvPart::value, KvElem::f32, KvGrain::none, KvTransform::none, kHeads, kValue};
-    return arena_.read(attention(format, arena_.floats(query_, {kTokens, kHeads, kNope + kRope}),
-                                 arena_.floats(keys, {kTokens, kHeads, kNope + kRope}), heads.columns(kNope, kValue)));
+    format.segments[0] = {KvPart::key, KvElem::f32, KvGrain::none, KvTransform::none, kLatentHeads, kNope + kRope};
+    format.segments[1] = {KvPart::value, KvElem::f32, KvGrain::none, KvTransform::none, kLatentHeads, kValue};
+    return arena_.read(attention(format, arena_.floats(query_, {kLatentTokens, kLatentHeads, kNope + kRope}),
+                                 arena_.floats(keys, {kLatentTokens, kLatentHeads, kNope + kRope}),
+                                 heads.columns(kNope, kValue)));
   }
 
  private:
   Tensor attention(const KvFormat& format, const Tensor& q, const Tensor& k, const Tensor& v) {
-    const std::vector<float> ones(kHeads, 1.0f);
+    const std::vector<float> ones(kLatentHeads, 1.0f);
     Cache cache(arena_, backend_, format, kLatentPageSize, 4, ones, ones);
     cache.set_table({{2, 1, 3}});
     const Query query = cache.write(q, k, v, slots_of_tokens());
-    return attend(arena_, backend_, cache, query, std::vector<std::int32_t>{0, kTokens},
-                  std::vector<std::int32_t>{kTokens}, {.scale = kScale, .sinks = {}}, DType::f32);
+    return attend(arena_, backend_, cache, query, std::vector<std::int32_t>{0, kLatentTokens},
+                  std::vector<std::int32_t>{kLatentTokens}, {.scale = kScale, .sinks = {}}, DType::f32);
   }
 
   Arena& arena_;
@@ -187,7 +191,8 @@ class BothForms {
 
 TEST(LatentAttention, ExpandedAndAbsorbedFormsAreEqual) {
   for_each_path([&](Path& path) {
-    if (!path.backend->supports({.format = format_of({}, {}), .q_heads = kHeads, .page_size = kLatentPageSize})) return;
+    if (!path.backend->supports({.format = format_of({}, {}), .q_heads = kLatentHeads, .page_size = kLatentPageSize}))
+      return;
     Arena arena(path.backend->device());
     BothForms forms(arena, *path.backend);
     const std::vector<float> expanded = forms.expanded();

@@ -82,7 +82,7 @@ void run_linear(const LinearCase& c, const std::string& name) {
 }
 
 TEST(Linear, EveryWeightKindShapeAndTail) {
-  for (const Kind& kind : kKinds) {
+  for (const WeightKind& kind : kWeightKinds) {
     Random random(3);
     std::vector<std::pair<std::int64_t, std::int64_t>> shapes = {{1, 32}, {5, 96}, {33, 576}, {48, 64}, {19, 1504}};
     if (!is_block_type(kind.dtype)) shapes.insert(shapes.end(), {{7, 1}, {17, 100}, {8, 63}});
@@ -100,7 +100,7 @@ TEST(Linear, EveryWeightKindShapeAndTail) {
 TEST(Linear, PartsKeepTheirOwnKindAndScale) {
   Random random(4);
   LinearCase c;
-  for (const Kind& kind : kKinds) c.parts.push_back(make_part(kind.dtype, kind.grain, 21, 576, random));
+  for (const WeightKind& kind : kWeightKinds) c.parts.push_back(make_part(kind.dtype, kind.grain, 21, 576, random));
   c.tokens = 9;
   c.biased = true;
   run_linear(c, "nine parts");
@@ -196,7 +196,7 @@ TEST(Linear, NoTokens) {
 
 // Deterministic: the same row alone, in a batch of 7 and in one of 64 gives the same bits, at any place in it.
 TEST(Linear, BatchDoesNotChangeBits) {
-  for (const Kind& kind : kKinds) {
+  for (const WeightKind& kind : kWeightKinds) {
     Random random(5);
     const std::int64_t out = 37, in = 576;
     const HostPart part = make_part(kind.dtype, kind.grain, out, in, random);

@@ -107,5 +107,24 @@ TEST(Route, EveryKind) {
   run_route({.kind = RouteKind::sigmoid_groups, .experts = 8, .k = 3, .num_groups = 8, .top_groups = 4});
 }
 
+// A damaged router must be seen: its token's result is no number, and those of the others are as they were.
+TEST(Route, ALogitThatIsNoNumberSpoilsItsTokenAlone) {
+  constexpr std::int64_t kExperts = 8, kChosen = 3, kSpoiled = 1;
+  std::vector<float> logits = Random(5).normals(3 * kExperts, 2.0f);
+  logits[kSpoiled * kExperts + 6] = std::nanf("");
+  for (const RouteKind kind : {RouteKind::softmax_all, RouteKind::softmax_chosen, RouteKind::sigmoid_groups})
+    for_each_path([&](Path& path) {
+      Arena arena(path.backend->device());
+      const Tensor ids = arena.blank({3, kChosen}, DType::i32);
+      const Tensor weights = arena.blank({3, kChosen});
+      path.backend->ops().route(
+          {.logits = arena.floats(logits, {3, kExperts}), .kind = kind, .ids = ids, .weights = weights});
+      for (const std::int32_t id : arena.read_ints(ids)) EXPECT_TRUE(id >= 0 && id < kExperts);
+      const std::vector<float> got = arena.read(weights);
+      for (std::int64_t i = 0; i < 3 * kChosen; ++i)
+        EXPECT_EQ(std::isnan(got[static_cast<std::size_t>(i)]), i / kChosen == kSpoiled) << i;
+    });
+}
+
 }  // namespace
 }  // namespace octavo::conformance

@@ -11,13 +11,13 @@
 namespace octavo::golden {
 namespace {
 
-constexpr const char* kGolden = "qwen35-two";
+constexpr const char* kRecurrent = "qwen35-two";
 
 class State : public testing::Test {
  protected:
   void SetUp() override {
     log::set_level(log::Level::error);
-    golden_ = load(*find(kGolden));
+    golden_ = load(*find(kRecurrent));
   }
 
   EngineConfig config() const {

@@ -10,10 +10,10 @@ namespace {
 
 constexpr int kPrompt = 4000;
 constexpr int kChunk = 64;
-constexpr const char* kGolden = "gptoss-mxfp4";  // window 16 in layers 0 and 2
+constexpr const char* kWindowed = "gptoss-mxfp4";  // window 16 in layers 0 and 2
 
 EngineConfig window_config() {
-  EngineConfig config = engine_config(*find(kGolden));
+  EngineConfig config = engine_config(*find(kWindowed));
   config.overrides.hf_overrides = {{"max_position_embeddings", 2 * kPrompt}};
   config.max_model_len = kPrompt + 96;
   config.max_num_batched_tokens = kChunk;
@@ -23,7 +23,7 @@ EngineConfig window_config() {
 }
 
 std::vector<std::int32_t> long_prompt() {
-  const std::vector<std::int32_t> text = load(*find(kGolden)).ids.at("input_ids");
+  const std::vector<std::int32_t> text = load(*find(kWindowed)).ids.at("input_ids");
   std::vector<std::int32_t> ids;
   for (int i = 0; i < kPrompt; ++i)
     ids.push_back((text[static_cast<std::size_t>(i) % text.size()] + i / 96 * 7) % 500 + 3);
@@ -65,7 +65,7 @@ TEST(Window, ALongPromptHoldsThePagesOfItsWindow) {
 // Layers left out by their kind keep all bits: an 8-bit cache without windows loses less, and without any layer
 // nothing.
 TEST(Window, LayersAreLeftOutOfTheEightBitCacheByKind) {
-  const Golden golden = load(*find(kGolden));
+  const Golden golden = load(*find(kWindowed));
   const std::vector<std::int32_t>& ids = golden.ids.at("input_ids");
   const auto logits = [&](const char* dtype, const std::vector<std::string>& skipped) {
     EngineConfig config = engine_config(golden.folder);

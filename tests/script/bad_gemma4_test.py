@@ -10,17 +10,7 @@ from octavo_program import octavo
 
 
 class Gemma4ConfigTest(BadModelTest):
-    def setUp(self):
-        super().setUp()
-        self.again("gemma4-hub")
-
-    def change(self, **changes):
-        """Sets keys of the text part; None removes one."""
-        self.again("gemma4-hub")
-        config = checkpoints.read_json(self.config)
-        text = config["text_config"] | changes
-        config["text_config"] = {key: value for key, value in text.items() if value is not None}
-        checkpoints.write_json(self.config, config)
+    golden = "gemma4-hub"
 
     def test_the_good_one_answers_and_is_described(self):
         self.assertEqual(self.answer().code, 0)
@@ -53,7 +43,7 @@ class Gemma4ConfigTest(BadModelTest):
             "rope_parameters",
         ):
             with self.subTest(key):
-                self.change(**{key: None})
+                self.change_text(**{key: None})
                 self.refuses(key)
 
     def test_layers_that_cannot_be(self):
@@ -65,14 +55,14 @@ class Gemma4ConfigTest(BadModelTest):
             (7, "layer_types"),
         ):
             with self.subTest(mention):
-                self.change(layer_types=types)
+                self.change_text(layer_types=types)
                 self.refuses(mention)
 
     def test_a_cache_that_nobody_has(self):
-        self.change(num_kv_shared_layers=4)  # the second layer is the first full one
+        self.change_text(num_kv_shared_layers=4)  # the second layer is the first full one
         self.refuses("num_kv_shared_layers", "layer 1", "no cache to share")
         for count in (5, -1):
-            self.change(num_kv_shared_layers=count)
+            self.change_text(num_kv_shared_layers=count)
             self.refuses("num_kv_shared_layers")
 
     def test_what_is_not_supported_is_named(self):
@@ -94,7 +84,7 @@ class Gemma4ConfigTest(BadModelTest):
             ("per_layer_config", [], "per_layer_config"),
         ):
             with self.subTest(f"{key}={value}"):
-                self.change(**{key: value})
+                self.change_text(**{key: value})
                 self.refuses(mention)
 
     def test_weights_of_other_sizes(self):
@@ -106,7 +96,7 @@ class Gemma4ConfigTest(BadModelTest):
             ("use_double_wide_mlp", False),
         ):
             with self.subTest(key):
-                self.change(**{key: value})
+                self.change_text(**{key: value})
                 self.refuses()
 
 

@@ -12,16 +12,26 @@ HUGE = 2**62
 
 
 class BadModelTest(ProgramTest):
+    golden = "llama-base"
+
     def setUp(self):
         super().setUp()
-        self.model = checkpoints.make_checkpoint(self.folder / "model")
+        self.model = checkpoints.make_checkpoint(self.folder / "model", self.golden)
         self.config = self.model / "config.json"
         self.weights = self.model / "model.safetensors"
 
-    def again(self, name="llama-base"):
+    def again(self, name=None):
         """The whole checkpoint again, before the next case damages it."""
         shutil.rmtree(self.model)
-        checkpoints.make_checkpoint(self.model, name)
+        checkpoints.make_checkpoint(self.model, name or self.golden)
+
+    def change_text(self, **changes):
+        """The whole checkpoint again, with other keys in the text part of its config; None removes one."""
+        self.again()
+        config = checkpoints.read_json(self.config)
+        text = config["text_config"] | changes
+        config["text_config"] = {key: value for key, value in text.items() if value is not None}
+        checkpoints.write_json(self.config, config)
 
     def answer(self, model=None, *flags):
         return octavo("run", model or self.model, "-p", "hello", "--max-tokens", 2, *flags)

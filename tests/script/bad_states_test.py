@@ -8,7 +8,6 @@ import checkpoints
 from bad_model import HUGE, BadModelTest
 from octavo_program import octavo
 
-GOLDEN = "qwen35-two"
 QWEN35_27B = {
     "architectures": ["Qwen3_5ForConditionalGeneration"],
     "model_type": "qwen3_5",
@@ -48,18 +47,9 @@ QWEN35_27B = {
 
 
 class StatesTest(BadModelTest):
-    def change_text(self, **changes):
-        """None takes a key away."""
-        self.again(GOLDEN)
-        config = json.loads(self.config.read_text())
-        for key, value in changes.items():
-            config["text_config"].pop(key, None)
-            if value is not None:
-                config["text_config"][key] = value
-        checkpoints.write_json(self.config, config)
+    golden = "qwen35-two"
 
     def test_what_is_whole_runs(self):
-        self.again(GOLDEN)
         outcome = self.assert_succeeds(self.answer())
         self.assertIn("prefix cache off", outcome.err)
         self.assertIn("float32 state of 105984 bytes a sequence", outcome.err)
@@ -114,7 +104,7 @@ class StatesTest(BadModelTest):
             ("linear_attn.in_proj_z.weight", ["in_proj_z.weight", "is missing"]),
         ]:
             with self.subTest(ending):
-                self.again(GOLDEN)
+                self.again()
                 header, data = checkpoints.read_safetensors(self.weights)
                 name = next(name for name in header if name.endswith(ending))
                 header["mtp." + name] = header.pop(name)
@@ -122,7 +112,7 @@ class StatesTest(BadModelTest):
                 self.refuses(*mentions)
 
     def test_recurrent_layers_have_no_cache_dtype_to_skip(self):
-        self.again(GOLDEN)
+        self.again()
         flags = ("--kv-cache-dtype", "fp8", "--kv-cache-dtype-skip-layers", "linear_attention")
         self.assert_refuses(self.answer(None, *flags), "--kv-cache-dtype-skip-layers", "full_attention")
 

@@ -42,13 +42,7 @@ Status Decoder::visit(Binder& binder, const std::string& prefix) {
     OCTAVO_TRY(std::visit([&](auto& mlp) { return mlp.visit(binder, name + ".mlp"); }, layers_[i].mlp));
   }
   OCTAVO_TRY(norm_out_.visit(binder, prefix + ".norm"));
-  // A head that is present although tied equals the embedding (models.md 1), and is bound so that no tensor stays
-  // unread.
-  if (!config_.dense.tied || binder.has("lm_head.weight")) {
-    OCTAVO_TRY(head_.visit(binder, "lm_head"));
-  } else {
-    head_.tie(embedding_);
-  }
+  OCTAVO_TRY(head_.visit(binder, embedding_, config_.dense.tied));
   const RopeTable table = make_rope(config_.rope, config_.dense.head_dim);
   rope_.factor = table.factor;
   return binder.constant(rope_.inv_freq, table.inv_freq);

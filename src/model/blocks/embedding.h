@@ -33,11 +33,16 @@ class Head {
  public:
   Head(int vocab, int hidden) : vocab_(vocab), hidden_(hidden) {}
 
-  Status visit(Binder& binder, const std::string& name) {
-    const PartRequest part{name, vocab_};
+  // A head that is present although tied equals the embedding (models.md 1), and is bound so that no tensor stays
+  // unread.
+  Status visit(Binder& binder, const Embedding& embedding, bool tied) {
+    if (tied && !binder.has("lm_head.weight")) {
+      weight_ = embedding.table();
+      return {};
+    }
+    const PartRequest part{"lm_head", vocab_};
     return binder.weight(weight_, {&part, 1}, hidden_);
   }
-  void tie(const Embedding& embedding) { weight_ = embedding.table(); }
 
   // x [tokens, hidden], after the last norm -> f32 [sampled, vocab]
   Tensor logits(Step& step, const Tensor& x) const {
