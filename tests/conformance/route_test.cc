@@ -117,8 +117,11 @@ TEST(Route, ALogitThatIsNoNumberSpoilsItsTokenAlone) {
       Arena arena(path.backend->device());
       const Tensor ids = arena.blank({3, kChosen}, DType::i32);
       const Tensor weights = arena.blank({3, kChosen});
-      path.backend->ops().route(
-          {.logits = arena.floats(logits, {3, kExperts}), .kind = kind, .ids = ids, .weights = weights});
+      path.backend->ops().route({.logits = arena.floats(logits, {3, kExperts}),
+                                 .kind = kind,
+                                 .choice_bias = {},
+                                 .ids = ids,
+                                 .weights = weights});
       for (const std::int32_t id : arena.read_ints(ids)) EXPECT_TRUE(id >= 0 && id < kExperts);
       const std::vector<float> got = arena.read(weights);
       for (std::int64_t i = 0; i < 3 * kChosen; ++i)
