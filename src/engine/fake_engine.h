@@ -155,7 +155,7 @@ inline Answer expected_answer(const FakeModel& model, const Request& request, in
     if (static_cast<int>(answer.tokens.size()) < s.min_tokens) banned = stops;
     for (const auto& word : s.bad_words)
       if (word.size() <= answer.tokens.size() + 1 &&
-          std::equal(word.begin(), word.end() - 1, answer.tokens.end() - std::ssize(word) + 1))
+          std::equal(word.begin(), word.end() - 1, answer.tokens.end() - (std::ssize(word) - 1)))
         banned.insert(word.back());
     const std::set<std::int32_t> allowed(s.allowed_token_ids.begin(), s.allowed_token_ids.end());
     for (std::int32_t id = 0; !allowed.empty() && id < std::ssize(logits); ++id)

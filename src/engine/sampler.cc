@@ -60,7 +60,8 @@ std::vector<std::int32_t> Sampler::banned(int num_generated) const {
   std::vector<std::int32_t> ids;
   if (num_generated < min_tokens_) ids = banned_early_;
   for (const auto& word : bad_words_)
-    if (word.size() <= tail_.size() + 1 && std::equal(word.begin(), word.end() - 1, tail_.end() - std::ssize(word) + 1))
+    if (word.size() <= tail_.size() + 1 &&
+        std::equal(word.begin(), word.end() - 1, tail_.end() - (std::ssize(word) - 1)))
       ids.push_back(word.back());
   return ids;
 }
