@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "model/dense_model.h"
 #include "model/expert_counts.h"
 #include "model/family.h"
 #include "model/gguf_form.h"
+#include "model/grouped_decoder.h"
 #include "model/windows.h"
 
 namespace octavo {
@@ -61,7 +61,7 @@ void add_harmony_ends(ModelSpec& spec) {
 }
 
 Result<std::unique_ptr<Model>> make_gpt_oss(const FamilyInput& input) {
-  DecoderConfig decoder;
+  GroupedDecoderConfig decoder;
   OCTAVO_TRY(decoder.dense, read_dense_config(input.config));
   DenseConfig& dense = decoder.dense;
   OCTAVO_TRY(const double eps, read_number(input.config, "rms_norm_eps", 0, 1, 1e-5));
@@ -74,11 +74,11 @@ Result<std::unique_ptr<Model>> make_gpt_oss(const FamilyInput& input) {
   decoder.norm_rounded_first = false;
   OCTAVO_TRY(const MoeConfig moe, read_gpt_oss_moe(input, dense));
   decoder.moe.assign(static_cast<std::size_t>(dense.num_layers), moe);
-  OCTAVO_TRY(ModelSpec spec, decoder_spec(decoder, input.rank, input.facts));
-  add_harmony_ends(spec);
+  ModelSpec facts = input.facts;
+  add_harmony_ends(facts);
   NameMap names;
   if (input.from_gguf) names.file_name = gpt_oss_gguf_name;
-  return std::unique_ptr<Model>(std::make_unique<DenseModel>(std::move(spec), decoder, std::move(names), input.rank));
+  return make_grouped_decoder(decoder, std::move(names), input.rank, std::move(facts));
 }
 
 }  // namespace

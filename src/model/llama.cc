@@ -1,8 +1,8 @@
 // Llama 3.x and its relatives (SmolLM2): grouped-query attention with rope, silu MLP. models.md section 2.
 
-#include "model/dense_model.h"
 #include "model/family.h"
 #include "model/gguf_form.h"
+#include "model/grouped_decoder.h"
 
 namespace octavo {
 namespace {
@@ -23,13 +23,11 @@ NameMap llama_names(bool from_gguf, int head_dim) {
 }
 
 Result<std::unique_ptr<Model>> make_llama(const FamilyInput& input) {
-  DecoderConfig decoder;
+  GroupedDecoderConfig decoder;
   OCTAVO_TRY(decoder.dense, read_dense_config(input.config));
   OCTAVO_TRY(decoder.rope, read_rope(input.config, decoder.dense.max_positions, 10000.0));
   decoder.windows.assign(static_cast<std::size_t>(decoder.dense.num_layers), 0);
-  OCTAVO_TRY(ModelSpec spec, decoder_spec(decoder, input.rank, input.facts));
-  return std::unique_ptr<Model>(std::make_unique<DenseModel>(
-      std::move(spec), decoder, llama_names(input.from_gguf, decoder.dense.head_dim), input.rank));
+  return make_grouped_decoder(decoder, llama_names(input.from_gguf, decoder.dense.head_dim), input.rank, input.facts);
 }
 
 }  // namespace

@@ -1,23 +1,22 @@
 // Qwen3 dense: as llama, with an RMSNorm over each head of q and k before rope. models.md section 3.
 
-#include "model/dense_model.h"
 #include "model/family.h"
 #include "model/gguf_form.h"
+#include "model/grouped_decoder.h"
 #include "model/windows.h"
 
 namespace octavo {
 namespace {
 
 Result<std::unique_ptr<Model>> make_qwen3(const FamilyInput& input) {
-  DecoderConfig decoder;
+  GroupedDecoderConfig decoder;
   OCTAVO_TRY(decoder.dense, read_dense_config(input.config));
   OCTAVO_TRY(decoder.rope, read_rope(input.config, decoder.dense.max_positions, 10000.0));
   OCTAVO_TRY(decoder.windows, windows_if_told(input.config, decoder.dense.num_layers));
   decoder.qk_norm = true;
-  OCTAVO_TRY(ModelSpec spec, decoder_spec(decoder, input.rank, input.facts));
   NameMap names;
   if (input.from_gguf) names.file_name = dense_gguf_name;
-  return std::unique_ptr<Model>(std::make_unique<DenseModel>(std::move(spec), decoder, std::move(names), input.rank));
+  return make_grouped_decoder(decoder, std::move(names), input.rank, input.facts);
 }
 
 }  // namespace

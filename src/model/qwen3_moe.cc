@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "model/dense_model.h"
 #include "model/expert_counts.h"
 #include "model/family.h"
 #include "model/gguf_form.h"
+#include "model/grouped_decoder.h"
 #include "model/windows.h"
 
 namespace octavo {
@@ -48,7 +48,7 @@ Result<MoeConfig> read_moe(const Json& config, int hidden, bool from_gguf) {
 }
 
 Result<std::unique_ptr<Model>> make_qwen3_moe(const FamilyInput& input) {
-  DecoderConfig decoder;
+  GroupedDecoderConfig decoder;
   OCTAVO_TRY(decoder.dense, read_dense_config(input.config));
   const int num_layers = decoder.dense.num_layers;
   OCTAVO_TRY(decoder.rope, read_rope(input.config, decoder.dense.max_positions, 10000.0));
@@ -59,10 +59,9 @@ Result<std::unique_ptr<Model>> make_qwen3_moe(const FamilyInput& input) {
     OCTAVO_TRY(const std::vector<bool> sparse, read_sparse_layers(input.config, num_layers));
     for (const bool has_experts : sparse) decoder.moe.push_back(has_experts ? std::optional(moe) : std::nullopt);
   }
-  OCTAVO_TRY(ModelSpec spec, decoder_spec(decoder, input.rank, input.facts));
   NameMap names;
   if (input.from_gguf) names.file_name = expert_gguf_name;
-  return std::unique_ptr<Model>(std::make_unique<DenseModel>(std::move(spec), decoder, std::move(names), input.rank));
+  return make_grouped_decoder(decoder, std::move(names), input.rank, input.facts);
 }
 
 }  // namespace

@@ -1,56 +1,60 @@
-// Decoder: the pre-norm stack that llama and its relatives share: x += attention(norm(x)); x += mlp(norm(x)), where a
-// layer's MLP may be a choice of experts; then a last norm and the head. A family says its sizes and switches; what
-// only one family has stays in that family's file.
+// Decoder: the pre-norm stack that most families share: x += mixer(norm(x)); x += mlp(norm(x)); then a last norm and
+// the head. A layer's mixer, where tokens see one another, is attention, latent attention or a delta net; its MLP may
+// be a choice of experts. A family makes the layers; what only one family has stays in that family's file.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "model/blocks/attention.h"
+#include "model/blocks/delta_net.h"
 #include "model/blocks/embedding.h"
+#include "model/blocks/latent_attention.h"
 #include "model/blocks/mlp.h"
 #include "model/blocks/moe.h"
-#include "model/config.h"
 #include "model/rope.h"
 
 namespace octavo {
 
-struct DecoderConfig {
-  DenseConfig dense;
+// What all layers of a stack share.
+struct DecoderFrame {
+  int vocab = 0;
+  int hidden = 0;
+  bool tied = false;
+  Norm norm;  // of every layer and the last, without its weight
   RopeConfig rope;
-  bool qk_norm = false;
-  bool sinks = false;
-  bool norm_rounded_first = true;             // NormRule
-  std::vector<int> windows;                   // per layer; 0: full
-  std::vector<std::optional<MoeConfig>> moe;  // per layer, or empty: no layer has experts
+  int rope_width = 0;
+  bool rope_interleaved = false;
 };
 
 class Decoder {
  public:
-  Decoder(const DecoderConfig& config, RankOf rank);
+  struct Layer {
+    std::variant<Attention, LatentAttention, DeltaNet> mixer;
+    std::variant<Mlp, Moe> mlp;
+  };
+  Decoder(DecoderFrame frame, std::vector<Layer> layers);
 
   Status visit(Binder& binder, const std::string& prefix);  // "model"
   Tensor forward(Step& step);
   std::vector<KvScales> kv_scales() const;
 
  private:
-  struct Layer {
+  struct NormedLayer {
     Norm norm_in;
-    Attention attention;
     Norm norm_mid;
-    std::variant<Mlp, Moe> mlp;
+    Layer layer;
   };
-  DecoderConfig config_;
+  DecoderFrame frame_;
   Embedding embedding_;
-  std::vector<Layer> layers_;
+  std::vector<NormedLayer> layers_;
   Norm norm_out_;
   Head head_;
   RopeRule rope_;
 };
 
-// The family's facts completed by the sizes of such a model. Refuses a tensor parallel size that does not divide it.
-Result<ModelSpec> decoder_spec(const DecoderConfig& config, RankOf rank, ModelSpec facts);
+// The family's facts completed by what the frame says; the layers are left to the family.
+ModelSpec frame_spec(const DecoderFrame& frame, int max_positions, ModelSpec facts);
 
 }  // namespace octavo

@@ -1,17 +1,15 @@
-// DenseModel: a Model that is one Decoder. Families whose layers are attention and MLP make theirs with it.
+// DecoderModel: a Model that is one Decoder.
 #pragma once
-
-#include <memory>
 
 #include "model/blocks/decoder.h"
 
 namespace octavo {
 
-class DenseModel final : public Model {
+class DecoderModel final : public Model {
  public:
   // names: how the checkpoint at hand spells this family's tensors.
-  DenseModel(ModelSpec spec, const DecoderConfig& config, NameMap names, RankOf rank)
-      : spec_(std::move(spec)), names_(std::move(names)), decoder_(config, rank) {}
+  DecoderModel(ModelSpec spec, NameMap names, Decoder decoder)
+      : spec_(std::move(spec)), names_(std::move(names)), decoder_(std::move(decoder)) {}
 
   const ModelSpec& spec() const override { return spec_; }
   NameMap names() const override { return names_; }

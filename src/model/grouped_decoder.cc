@@ -1,0 +1,79 @@
+#include "model/grouped_decoder.h"
+
+namespace octavo {
+namespace {
+
+Status check_ranks(const GroupedDecoderConfig& config, RankOf rank) {
+  const DenseConfig& dense = config.dense;
+  const bool kv_divides = dense.kv_heads % rank.size == 0 || rank.size % dense.kv_heads == 0;
+  if (dense.q_heads % rank.size != 0 || !kv_divides || dense.intermediate % rank.size != 0)
+    return Error("tensor parallel size " + std::to_string(rank.size) + " does not divide " +
+                 std::to_string(dense.q_heads) + " heads, " + std::to_string(dense.kv_heads) +
+                 " KV heads and an MLP of " + std::to_string(dense.intermediate));
+  for (const auto& moe : config.moe)
+    if (moe && moe->intermediate % rank.size != 0)
+      return Error("tensor parallel size " + std::to_string(rank.size) + " does not divide experts of " +
+                   std::to_string(moe->intermediate));
+  return {};
+}
+
+ModelSpec spec_of(const GroupedDecoderConfig& config, const DecoderFrame& frame, ModelSpec facts) {
+  const DenseConfig& dense = config.dense;
+  ModelSpec spec = frame_spec(frame, dense.max_positions, std::move(facts));
+  for (const auto& moe : config.moe)
+    if (moe) {
+      spec.experts = moe->experts;
+      spec.experts_per_token = moe->per_token;
+    }
+  for (int i = 0; i < dense.num_layers; ++i) {
+    LayerSpec layer;
+    layer.window = config.windows[static_cast<std::size_t>(i)];
+    layer.kind = layer.window > 0 ? "sliding_window" : "full_attention";
+    layer.q_heads = dense.q_heads;
+    layer.kv_heads = dense.kv_heads;
+    layer.head_dim = dense.head_dim;
+    layer.value_dim = dense.head_dim;
+    layer.sinks = config.sinks;
+    spec.layers.push_back(layer);
+  }
+  return spec;
+}
+
+Decoder::Layer layer_of(const GroupedDecoderConfig& config, int number, RankOf rank) {
+  const DenseConfig& dense = config.dense;
+  const auto i = static_cast<std::size_t>(number);
+  const Attention attention({.layer = number,
+                             .hidden = dense.hidden,
+                             .q_heads = dense.q_heads,
+                             .kv_heads = dense.kv_heads,
+                             .head_dim = dense.head_dim,
+                             .window = config.windows[i],
+                             .bias = dense.attention_bias,
+                             .sinks = config.sinks,
+                             .qk_norm = config.qk_norm,
+                             .norm_eps = dense.norm_eps},
+                            rank);
+  if (!config.moe.empty() && config.moe[i]) return {attention, Moe(*config.moe[i], rank)};
+  return {attention, Mlp(dense.hidden, dense.intermediate, dense.mlp_bias, rank)};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Model>> make_grouped_decoder(const GroupedDecoderConfig& config, NameMap names, RankOf rank,
+                                                    ModelSpec facts) {
+  OCTAVO_TRY(check_ranks(config, rank));
+  const DenseConfig& dense = config.dense;
+  DecoderFrame frame{.vocab = dense.vocab,
+                     .hidden = dense.hidden,
+                     .tied = dense.tied,
+                     .norm = Norm(dense.hidden, dense.norm_eps, config.norm_rounded_first),
+                     .rope = config.rope,
+                     .rope_width = dense.head_dim};
+  std::vector<Decoder::Layer> layers;
+  for (int i = 0; i < dense.num_layers; ++i) layers.push_back(layer_of(config, i, rank));
+  ModelSpec spec = spec_of(config, frame, std::move(facts));
+  return std::unique_ptr<Model>(
+      std::make_unique<DecoderModel>(std::move(spec), std::move(names), Decoder(std::move(frame), std::move(layers))));
+}
+
+}  // namespace octavo
