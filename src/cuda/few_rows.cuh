@@ -35,6 +35,15 @@ inline PartStack stack_of(std::span<const WeightPart> parts, int rows_a_block) {
   return stack;
 }
 
+// Sixteen bytes of a weight that this launch reads once: they take no place in L1, and L2 fetches whole lines.
+__device__ inline uint4 load_streamed(const std::byte* from) {
+  uint4 bits;
+  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
+               : "l"(from));
+  return bits;
+}
+
 struct RowsResult {
   void* data = nullptr;
   const float* bias = nullptr;

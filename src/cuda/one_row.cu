@@ -22,14 +22,6 @@ constexpr int kRows = kDtype == DType::bf16 ? 2 : 4;  // of the weight, a block
 template <DType kDtype>
 constexpr int kRegisters = kDtype == DType::bf16 ? 32 : 48;  // what eight and five blocks leave
 
-__device__ uint4 load_streamed(const std::byte* from) {
-  uint4 bits;
-  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
-               : "l"(from));
-  return bits;
-}
-
 __device__ void unpack_codes(std::uint32_t low, std::uint32_t high, float (&to)[8]) {
   const std::uint32_t words[2] = {low, high};
 #pragma unroll

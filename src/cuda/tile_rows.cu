@@ -30,14 +30,6 @@ constexpr int kTileWarps = kDtype == DType::bf16 ? 8 : 16;
 template <DType kDtype>
 constexpr int kUnits = kDtype == DType::bf16 ? 2 : 1;  // on their way at once, a warp
 
-__device__ uint4 load_weight(const std::byte* from) {
-  uint4 bits;
-  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
-               : "l"(from));
-  return bits;
-}
-
 // Beyond a row's end it is zero, as the weight is.
 __device__ uint4 load_input(const __nv_bfloat16* from, bool exists) {
   return exists ? *reinterpret_cast<const uint4*>(from) : make_uint4(0, 0, 0, 0);
@@ -150,7 +142,7 @@ __global__ void __launch_bounds__(32 * kTileWarps<kDtype>, 2)
       const bool exists = u * kUnit + (4 * p + c) * kStep < in;
 #pragma unroll
       for (int i = 0; i < 2; ++i)
-        unit[p][i] = exists ? load_weight(rows[i] + u * (kUnit / kStep * 16) + 64 * p) : make_uint4(0, 0, 0, 0);
+        unit[p][i] = exists ? load_streamed(rows[i] + u * (kUnit / kStep * 16) + 64 * p) : make_uint4(0, 0, 0, 0);
     }
   };
 #pragma unroll
