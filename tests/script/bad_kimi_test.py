@@ -42,7 +42,7 @@ class KimiConfigTest(BadModelTest):
         self.assertEqual((again.code, again.text), (0, answer.text))
 
     def test_a_missing_key(self):
-        for key in (
+        self.refuses_without(
             "hidden_size",
             "intermediate_size",
             "num_hidden_layers",
@@ -57,10 +57,7 @@ class KimiConfigTest(BadModelTest):
             "num_experts_per_tok",
             "moe_intermediate_size",
             "first_k_dense_replace",
-        ):
-            with self.subTest(key):
-                self.change_text(**{key: None})
-                self.refuses(key)
+        )
 
     def test_what_cannot_be_or_is_not_supported_is_named(self):
         for key, value in (
@@ -77,7 +74,7 @@ class KimiConfigTest(BadModelTest):
             ("q_lora_rank", "none"),
         ):
             with self.subTest(f"{key}={value}"):
-                self.change_text(**{key: value})
+                self.change_config(**{key: value})
                 self.refuses(key)
 
     def test_weights_of_other_sizes(self):
@@ -92,7 +89,7 @@ class KimiConfigTest(BadModelTest):
             ("v_head_dim", 64),
         ):
             with self.subTest(f"{key}={value}"):
-                self.change_text(**{key: value})
+                self.change_config(**{key: value})
                 self.refuses()
 
     def test_a_cache_that_a_latent_cannot_have(self):
@@ -126,7 +123,7 @@ class KimiConfigTest(BadModelTest):
             with self.subTest(f"{key}={value}"):
                 config = checkpoints.read_json(self.config)["text_config"]["quantization_config"]
                 config["config_groups"]["group_0"]["weights"][key] = value
-                self.change_text(quantization_config=config)
+                self.change_config(quantization_config=config)
                 self.refuses("pack-quantized")
 
 

@@ -25,13 +25,23 @@ class BadModelTest(ProgramTest):
         shutil.rmtree(self.model)
         checkpoints.make_checkpoint(self.model, name or self.golden)
 
-    def change_text(self, **changes):
-        """The whole checkpoint again, with other keys in the text part of its config; None removes one."""
+    def change_config(self, **changes):
+        """The whole checkpoint again, with other keys in its config, or in the text part of that; None removes one."""
         self.again()
         config = checkpoints.read_json(self.config)
-        text = config["text_config"] | changes
-        config["text_config"] = {key: value for key, value in text.items() if value is not None}
+        part = config.get("text_config", config)
+        for key, value in changes.items():
+            part.pop(key, None)
+            if value is not None:
+                part[key] = value
         checkpoints.write_json(self.config, config)
+
+    def refuses_without(self, *keys):
+        """Each of these keys is missed by name."""
+        for key in keys:
+            with self.subTest(key):
+                self.change_config(**{key: None})
+                self.refuses(key)
 
     def answer(self, model=None, *flags):
         return octavo("run", model or self.model, "-p", "hello", "--max-tokens", 2, *flags)

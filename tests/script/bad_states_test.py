@@ -83,17 +83,17 @@ class StatesTest(BadModelTest):
             ("partial_rotary_factor", 2),
         ]:
             with self.subTest(f"{key}={value}"):
-                self.change_text(**{key: value}, **({} if key != "partial_rotary_factor" else {"rope_parameters": None}))
+                self.change_config(**{key: value}, **({} if key != "partial_rotary_factor" else {"rope_parameters": None}))
                 self.refuses(*(mentions or [key]))
 
     def test_a_rope_that_does_not_say_how_much_it_turns(self):
-        self.change_text(partial_rotary_factor=None, rope_parameters={"rope_theta": 1e7, "rope_type": "default"})
+        self.change_config(partial_rotary_factor=None, rope_parameters={"rope_theta": 1e7, "rope_type": "default"})
         self.refuses('"partial_rotary_factor" is missing')
 
     def test_layers_without_types_attend_at_their_interval(self):
-        self.change_text(layer_types=None, full_attention_interval=2)
+        self.change_config(layer_types=None, full_attention_interval=2)
         self.assert_succeeds(self.answer())
-        self.change_text(layer_types=None, full_attention_interval=0)
+        self.change_config(layer_types=None, full_attention_interval=0)
         self.refuses("full_attention_interval")
 
     def test_tensors(self):
