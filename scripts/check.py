@@ -31,6 +31,8 @@ UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
 PLACES = re.compile(r"(?<![\w./~}$-])/(work|root|home)(/|\b)")
 REGISTRIES = re.compile(r"\b((deb|ftp|security|snapshot|archive)\.debian\.org|pypi\.org|pythonhosted\.org)\b")
 CONDITIONAL = re.compile(r"\s*#\s*(if|ifdef|ifndef|elif|else|endif)\b")
+NAMESPACE = re.compile(r"namespace ([\w:]*) ?\{$")
+TYPE = re.compile(r"(?:class|struct) (\w+)(?: final)?(?: :[^;]*)? \{")
 INCLUDE = re.compile(r'\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')
 CODE = (".h", ".cc", ".cuh", ".cu")
 
@@ -201,6 +203,21 @@ class Check:
             if header and "#pragma once" not in lines:
                 self.report(name, 1, "a header says #pragma once")
 
+    def check_types(self):
+        """Two types of one name, in rooms that never meet, become one where a program is linked: with the wrong bytes."""
+        defined = {}
+        for name, lines in self.source.items():
+            spaces = []
+            for number, line in enumerate(lines, 1):
+                if match := NAMESPACE.match(line):
+                    spaces.append(match[1])
+                elif line.startswith("}  // namespace") and spaces:
+                    spaces.pop()
+                elif (match := TYPE.match(line)) and all(spaces):
+                    full = "::".join([*spaces, match[1]])
+                    if defined.setdefault(full, name) != name:
+                        self.report(name, number, f"'{full}' is defined in {defined[full]} too")
+
     def long_things(self):
         """What is worth a second look, as lines of text."""
         for name, lines in sorted(self.code.items(), key=lambda item: -len(item[1])):
@@ -222,6 +239,7 @@ class Check:
             self.check_words,
             self.check_source_words,
             self.check_preprocessor,
+            self.check_types,
         ):
             rule()
         return sorted(self.offences)

@@ -1,14 +1,14 @@
-// DecoderModel: a Model that is one Decoder.
+// DecoderModel: a Model that is one DecoderStack.
 #pragma once
 
-#include "model/blocks/decoder.h"
+#include "model/blocks/decoder_stack.h"
 
 namespace octavo {
 
 class DecoderModel final : public Model {
  public:
   // names: how the checkpoint at hand spells this family's tensors.
-  DecoderModel(ModelSpec spec, NameMap names, Decoder decoder)
+  DecoderModel(ModelSpec spec, NameMap names, DecoderStack decoder)
       : spec_(std::move(spec)), names_(std::move(names)), decoder_(std::move(decoder)) {}
 
   const ModelSpec& spec() const override { return spec_; }
@@ -20,7 +20,7 @@ class DecoderModel final : public Model {
  private:
   ModelSpec spec_;
   NameMap names_;
-  Decoder decoder_;
+  DecoderStack decoder_;
 };
 
 }  // namespace octavo

@@ -39,7 +39,7 @@ ModelSpec spec_of(const DeepseekConfig& config, const DecoderFrame& frame, Model
   return spec;
 }
 
-Decoder::Layer layer_of(const DeepseekConfig& config, int number, RankOf rank) {
+DecoderStack::Layer layer_of(const DeepseekConfig& config, int number, RankOf rank) {
   LatentAttentionConfig attention = config.attention;
   attention.layer = number;
   const LatentAttention mixer(attention, rank);
@@ -86,11 +86,11 @@ Result<std::unique_ptr<Model>> make_deepseek(const FamilyInput& input) {
                      .rope = config.rope,
                      .rope_width = config.attention.rope,
                      .rope_interleaved = config.interleaved};
-  std::vector<Decoder::Layer> layers;
+  std::vector<DecoderStack::Layer> layers;
   for (int i = 0; i < config.num_layers; ++i) layers.push_back(layer_of(config, i, input.rank));
   ModelSpec spec = spec_of(config, frame, input.facts);
   return std::unique_ptr<Model>(std::make_unique<DecoderModel>(std::move(spec), names_of(config, input),
-                                                               Decoder(std::move(frame), std::move(layers))));
+                                                               DecoderStack(std::move(frame), std::move(layers))));
 }
 
 }  // namespace

@@ -188,7 +188,7 @@ void Gemma4::add_layer_input(Step& step, const Layer& layer, const Tensor& input
 
 Tensor Gemma4::forward(Step& step) {
   const std::int64_t tokens = step.batch.num_tokens;
-  // The residual stream stays in float32, as in Decoder.
+  // The residual stream stays in float32, as in DecoderStack.
   const Tensor residual = step.arena.take(DType::f32, {tokens, config_.hidden});
   const Tensor x = step.take(tokens, config_.hidden);
   const Tensor delta = step.take(tokens, config_.hidden);

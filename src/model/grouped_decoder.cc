@@ -39,7 +39,7 @@ ModelSpec spec_of(const GroupedDecoderConfig& config, const DecoderFrame& frame,
   return spec;
 }
 
-Decoder::Layer layer_of(const GroupedDecoderConfig& config, int number, RankOf rank) {
+DecoderStack::Layer layer_of(const GroupedDecoderConfig& config, int number, RankOf rank) {
   const DenseConfig& dense = config.dense;
   const auto i = static_cast<std::size_t>(number);
   const Attention attention({.layer = number,
@@ -69,11 +69,11 @@ Result<std::unique_ptr<Model>> make_grouped_decoder(const GroupedDecoderConfig& 
                      .norm = Norm(dense.hidden, dense.norm_eps, config.norm_rounded_first),
                      .rope = config.rope,
                      .rope_width = dense.head_dim};
-  std::vector<Decoder::Layer> layers;
+  std::vector<DecoderStack::Layer> layers;
   for (int i = 0; i < dense.num_layers; ++i) layers.push_back(layer_of(config, i, rank));
   ModelSpec spec = spec_of(config, frame, std::move(facts));
-  return std::unique_ptr<Model>(
-      std::make_unique<DecoderModel>(std::move(spec), std::move(names), Decoder(std::move(frame), std::move(layers))));
+  return std::unique_ptr<Model>(std::make_unique<DecoderModel>(std::move(spec), std::move(names),
+                                                               DecoderStack(std::move(frame), std::move(layers))));
 }
 
 }  // namespace octavo

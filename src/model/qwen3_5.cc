@@ -29,7 +29,7 @@ DeltaNet delta_net_of(DeltaNetConfig config, int layer) {
   return DeltaNet(config);
 }
 
-Decoder::Layer layer_of(const Qwen35Config& config, int number) {
+DecoderStack::Layer layer_of(const Qwen35Config& config, int number) {
   const DenseConfig& dense = config.dense;
   const Mlp mlp(dense.hidden, dense.intermediate, false, {});
   if (config.recurrent[static_cast<std::size_t>(number)]) return {delta_net_of(config.delta, number), mlp};
@@ -81,11 +81,11 @@ Result<std::unique_ptr<Model>> make_qwen3_5(const FamilyInput& input) {
                      .norm = Norm(dense.hidden, dense.norm_eps, false, 1),
                      .rope = config.rope,
                      .rope_width = dense.head_dim};
-  std::vector<Decoder::Layer> layers;
+  std::vector<DecoderStack::Layer> layers;
   for (int i = 0; i < dense.num_layers; ++i) layers.push_back(layer_of(config, i));
   ModelSpec spec = qwen3_5_spec(config, frame, input.facts);
   return std::unique_ptr<Model>(std::make_unique<DecoderModel>(std::move(spec), qwen3_5_names(with_towers),
-                                                               Decoder(std::move(frame), std::move(layers))));
+                                                               DecoderStack(std::move(frame), std::move(layers))));
 }
 
 }  // namespace

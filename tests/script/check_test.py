@@ -19,11 +19,12 @@ HEADER = "// What it is.\n#pragma once\n"
 CLEAN = {
     "src/rooms.cmake": LAW,
     "src/base/file.h": HEADER,
-    "src/kv/page.h": HEADER + '#include <vector>\n#include "base/file.h"\n',
+    "src/kv/page.h": HEADER
+    + '#include <vector>\n#include "base/file.h"\nnamespace octavo {\nstruct Page {\n};\n}  // namespace octavo\n',
     "src/kv/page.cc": '#include "kv/page.h"\nint main() { return 0; }\n',
     "src/kv/page_test.cc": '#include "kv/page.h"\n// as qwen3-base has it\n',
     "src/model/qwen3.cc": "// qwen3\n",
-    "src/text/pieces.cc": '// "llama"\n',
+    "src/text/pieces.cc": '// "llama"\nnamespace octavo {\nnamespace {\nstruct Page {\n};\n}  // namespace\n}  // namespace octavo\n',
     "src/base/file.cc": "#ifdef _WIN32\n#endif\n",
     "src/base/result.h": HEADER + "#define OCTAVO_TRY(x) x\n",
     "src/cuda/ring.cuh": HEADER + "#if __CUDA_ARCH__ >= 900  // sm90\n#endif\n",
@@ -76,6 +77,11 @@ class CheckTest(unittest.TestCase):
                 "src/rooms.cmake:1: rooms include each other",
             ),
             ("src/kv/page.h", HEADER + '#include "kv/page.h"\n', "src/kv/page.h:1: files include each other"),
+            (
+                "src/text/page.h",
+                HEADER + "namespace octavo {\nclass Page final {\n",
+                "src/text/page.h:4: 'octavo::Page' is defined in src/kv/page.h too",
+            ),
             ("src/kv/long.cc", long_file, "src/kv/long.cc:501: 501 lines"),
             ("src/kv/kv_utils.cc", "", "src/kv/kv_utils.cc:1: 'utils' in a name"),
             ("src/base/common/file.cc", "", "src/base/common/file.cc:1: 'common' in a name"),

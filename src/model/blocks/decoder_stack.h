@@ -1,6 +1,6 @@
-// Decoder: the pre-norm stack that most families share: x += mixer(norm(x)); x += mlp(norm(x)); then a last norm and
-// the head. A layer's mixer, where tokens see one another, is attention, latent attention or a delta net; its MLP may
-// be a choice of experts. A family makes the layers; what only one family has stays in that family's file.
+// DecoderStack: the pre-norm stack that most families share: x += mixer(norm(x)); x += mlp(norm(x)); then a last norm
+// and the head. A layer's mixer, where tokens see one another, is attention, latent attention or a delta net; its MLP
+// may be a choice of experts. A family makes the layers; what only one family has stays in that family's file.
 #pragma once
 
 #include <string>
@@ -28,13 +28,13 @@ struct DecoderFrame {
   bool rope_interleaved = false;
 };
 
-class Decoder {
+class DecoderStack {
  public:
   struct Layer {
     std::variant<Attention, LatentAttention, DeltaNet> mixer;
     std::variant<Mlp, Moe> mlp;
   };
-  Decoder(DecoderFrame frame, std::vector<Layer> layers);
+  DecoderStack(DecoderFrame frame, std::vector<Layer> layers);
 
   Status visit(Binder& binder, const std::string& prefix);  // "model"
   Tensor forward(Step& step);

@@ -1,4 +1,4 @@
-#include "model/blocks/decoder.h"
+#include "model/blocks/decoder_stack.h"
 
 #include <utility>
 
@@ -20,7 +20,7 @@ KvScales mixer_scales(const auto& attention) { return attention.kv_scales(); }
 
 }  // namespace
 
-Decoder::Decoder(DecoderFrame frame, std::vector<Layer> layers)
+DecoderStack::DecoderStack(DecoderFrame frame, std::vector<Layer> layers)
     : frame_(std::move(frame)),
       embedding_(frame_.vocab, frame_.hidden),
       norm_out_(frame_.norm),
@@ -28,7 +28,7 @@ Decoder::Decoder(DecoderFrame frame, std::vector<Layer> layers)
   for (Layer& layer : layers) layers_.push_back({frame_.norm, frame_.norm, std::move(layer)});
 }
 
-Status Decoder::visit(Binder& binder, const std::string& prefix) {
+Status DecoderStack::visit(Binder& binder, const std::string& prefix) {
   OCTAVO_TRY(embedding_.visit(binder, prefix + ".embed_tokens"));
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const std::string name = prefix + ".layers." + std::to_string(i);
@@ -46,7 +46,7 @@ Status Decoder::visit(Binder& binder, const std::string& prefix) {
   return binder.constant(rope_.inv_freq, table.inv_freq);
 }
 
-Tensor Decoder::forward(Step& step) {
+Tensor DecoderStack::forward(Step& step) {
   const std::int64_t tokens = step.batch.num_tokens;
   // The residual stream stays in float32: rounded after every block, its errors would add up over the layers.
   const Tensor residual = step.arena.take(DType::f32, {tokens, frame_.hidden});
@@ -66,7 +66,7 @@ Tensor Decoder::forward(Step& step) {
   return head_.logits(step, x);
 }
 
-std::vector<KvScales> Decoder::kv_scales() const {
+std::vector<KvScales> DecoderStack::kv_scales() const {
   std::vector<KvScales> scales;
   for (const NormedLayer& normed : layers_)
     scales.push_back(std::visit([](const auto& mixer) { return mixer_scales(mixer); }, normed.layer.mixer));
