@@ -18,6 +18,12 @@ constexpr double kBetweenDraws = 0.1;  // seconds
 constexpr int kStep = 10;              // percent between lines of the log
 constexpr int kBarWidth = 30;
 
+std::size_t bytes_of(const Weight& weight) {
+  std::size_t bytes = 0;
+  for (const WeightPart& part : weight.parts) bytes += static_cast<std::size_t>(part.values.bytes());
+  return bytes;
+}
+
 }  // namespace
 
 LoadProgress::Display LoadProgress::standard_error() {
@@ -47,18 +53,13 @@ LoadProgress::~LoadProgress() {
 
 Status LoadProgress::weight(Weight& target, std::span<const PartRequest> parts, std::int64_t in) {
   OCTAVO_TRY(binder_.weight(target, parts, in));
-  std::size_t bytes = 0;
-  for (const WeightPart& part : target.parts) bytes += static_cast<std::size_t>(part.values.bytes());
-  add(bytes);
+  add(bytes_of(target));
   return {};
 }
 
 Status LoadProgress::experts(std::vector<Weight>& target, const ExpertsRequest& request) {
   OCTAVO_TRY(binder_.experts(target, request));
-  std::size_t bytes = 0;
-  for (const Weight& expert : target)
-    for (const WeightPart& part : expert.parts) bytes += static_cast<std::size_t>(part.values.bytes());
-  add(bytes);
+  for (const Weight& expert : target) add(bytes_of(expert));
   return {};
 }
 

@@ -2,12 +2,12 @@
 // then experts chosen by sigmoid scores with a bias, within groups. models.md section 8.
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 
 #include "model/decoder_model.h"
 #include "model/deepseek_config.h"
 #include "model/family.h"
+#include "model/tensor_names.h"
 
 namespace octavo {
 namespace {
@@ -48,26 +48,16 @@ DecoderStack::Layer layer_of(const DeepseekConfig& config, int number, RankOf ra
 }
 
 // Layers beyond the last are for predicting several tokens at once.
-bool is_beyond(std::string_view name, int num_layers) {
-  constexpr std::string_view kLayers = ".layers.";
-  const std::size_t at = name.find(kLayers);
-  if (at == std::string_view::npos) return false;
-  const std::string_view digits = name.substr(at + kLayers.size());
-  int layer = 0;
-  return std::from_chars(digits.data(), digits.data() + digits.size(), layer).ec == std::errc() && layer >= num_layers;
-}
+bool is_beyond(std::string_view name, int num_layers) { return layer_of_name(name).value_or(0) >= num_layers; }
 
 // With towers, published files begin every name of the text part with "language_model."; those that the library saved
 // put it behind "model.", and not before the head.
 std::string nested_name(const std::string& name) { return "language_model." + name; }
-std::string saved_name(const std::string& name) {
-  return name.starts_with("model.") ? "model.language_model." + name.substr(6) : name;
-}
 
 NameMap names_of(const DeepseekConfig& config, const FamilyInput& input) {
   NameMap names;
   if (input.facts.architecture == kNested)
-    names.file_name = input.has_tensor("model.language_model.norm.weight") ? saved_name : nested_name;
+    names.file_name = input.has_tensor("model.language_model.norm.weight") ? name_beside_towers : nested_name;
   names.ignorable = [num_layers = config.num_layers](const std::string& name) {
     const std::string_view inner = std::string_view(name).substr(name.starts_with("model.") ? 6 : 0);
     return inner.starts_with("vision_tower.") || inner.starts_with("mm_projector.") ||

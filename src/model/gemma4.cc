@@ -2,7 +2,6 @@
 // of each layer made from the token, soft-capped logits. models.md section 7.
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <string_view>
 
@@ -11,6 +10,7 @@
 #include "model/blocks/mlp.h"
 #include "model/family.h"
 #include "model/gemma4_config.h"
+#include "model/tensor_names.h"
 #include "tensor/float8.h"
 
 namespace octavo {
@@ -251,22 +251,17 @@ ModelSpec spec_of(const Gemma4Config& config, ModelSpec spec) {
 
 // Whether a file's tensor belongs to what makes K and V of a layer that shares another's: published files hold it.
 bool makes_unused_kv(std::string_view name, int first_sharing) {
-  constexpr std::string_view kLayers = "layers.", kAttention = ".self_attn.";
-  const std::size_t at = name.find(kLayers), inner = name.find(kAttention);
-  if (at == std::string_view::npos || inner == std::string_view::npos) return false;
-  const std::string_view digits = name.substr(at + kLayers.size(), inner - at - kLayers.size());
-  int layer = 0;
-  if (std::from_chars(digits.data(), digits.data() + digits.size(), layer).ec != std::errc()) return false;
+  constexpr std::string_view kAttention = ".self_attn.";
+  const std::size_t inner = name.find(kAttention);
+  if (inner == std::string_view::npos) return false;
   const std::string_view rest = name.substr(inner + kAttention.size());
-  return layer >= first_sharing && (rest.starts_with("k_") || rest.starts_with("v_") || rest.starts_with("kv_"));
+  return layer_of_name(name).value_or(-1) >= first_sharing &&
+         (rest.starts_with("k_") || rest.starts_with("v_") || rest.starts_with("kv_"));
 }
 
 NameMap names_of(const Gemma4Config& config, bool nested) {
   NameMap names;
-  if (nested)
-    names.file_name = [](const std::string& name) {
-      return name.starts_with("model.") ? "model.language_model." + name.substr(6) : name;
-    };
+  if (nested) names.file_name = name_beside_towers;
   names.ignorable = [first = config.first_sharing()](const std::string& name) {
     for (const char* tower : {"model.vision_tower.", "model.audio_tower.", "model.embed_vision.", "model.embed_audio."})
       if (name.starts_with(tower)) return true;

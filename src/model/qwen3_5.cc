@@ -4,6 +4,7 @@
 #include "model/decoder_model.h"
 #include "model/family.h"
 #include "model/qwen3_5_config.h"
+#include "model/tensor_names.h"
 
 namespace octavo {
 namespace {
@@ -58,10 +59,7 @@ ModelSpec qwen3_5_spec(const Qwen35Config& config, const DecoderFrame& frame, Mo
 // is not computed.
 NameMap qwen3_5_names(bool with_towers) {
   NameMap names;
-  if (with_towers)
-    names.file_name = [](const std::string& name) {
-      return name.starts_with("model.") ? "model.language_model." + name.substr(6) : name;
-    };
+  if (with_towers) names.file_name = name_beside_towers;
   names.ignorable = [](const std::string& name) {
     return name.starts_with("model.visual.") || name.starts_with("mtp.");
   };
