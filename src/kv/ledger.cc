@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "kv/page_pool.h"
+#include "kv/snapshot.h"
 
 namespace octavo {
 namespace {
@@ -17,6 +18,8 @@ constexpr std::uint32_t kGenerationMask = (1u << (31 - kSlotBits)) - 1;
 struct Table {
   std::vector<std::int32_t> pages;
   std::int32_t first_live = 0;  // entries before it left the window
+  Snapshot snapshot;            // of a state pool, where `pages` is the record being written
+  bool is_left = false;         // that record becomes the snapshot with this commit
 };
 
 struct Sequence {
@@ -42,11 +45,14 @@ struct KvLedger::State {
   std::int32_t last_free = -1;
 
   Sequence& at(SequenceId id);
+  bool is_state(std::size_t pool) const { return pools[pool].spec().lifetime == Lifetime::state; }
   int first_needed_page(const PoolSpec& spec, int length) const;
   std::int64_t pages_missing(const Sequence& sequence, std::size_t pool, int tokens) const;
-  int longest_hit(std::span<const PageHash> chain, int max_pages) const;
+  int longest_hit(std::span<const PageHash> chain, int max_tokens, bool with_states) const;
   void take_over(Sequence& sequence, std::span<const PageHash> chain);
   void publish(Sequence& sequence, int length, std::span<const PageHash> chain);
+  bool leaves_snapshot(const Sequence& sequence, std::size_t pool, int length, std::span<const PageHash> chain);
+  void leave_window(Table& table, PagePool& pool, int length) const;
   void check_table(const Sequence& sequence, std::size_t pool, std::vector<std::int32_t>& holders) const;
   void check_writable(const Sequence& sequence, std::size_t pool, std::span<const std::int32_t> holders) const;
 };
@@ -66,32 +72,36 @@ int KvLedger::State::first_needed_page(const PoolSpec& spec, int length) const {
 }
 
 std::int64_t KvLedger::State::pages_missing(const Sequence& sequence, std::size_t pool, int tokens) const {
-  const auto present = static_cast<std::int64_t>(sequence.tables[pool].pages.size());
   if (tokens == 0) return 0;
-  if (pools[pool].spec().lifetime == Lifetime::state) return 1 - present;
+  if (is_state(pool)) return needs_record(pools[pool], sequence.tables[pool].pages, sequence.tables[pool].snapshot);
+  const auto present = static_cast<std::int64_t>(sequence.tables[pool].pages.size());
   const std::int64_t end = std::int64_t{sequence.committed} + tokens;
   return std::max<std::int64_t>(0, (end + page_size - 1) / page_size - present);
 }
 
-// The most pages of the chain, up to max_pages, whose content every pool still has as far as it is needed.
-int KvLedger::State::longest_hit(std::span<const PageHash> chain, int max_pages) const {
-  int hit = max_pages;
+// The most pages of the chain, up to max_tokens, whose content every pool still has as far as it is needed.
+int KvLedger::State::longest_hit(std::span<const PageHash> chain, int max_tokens, bool with_states) const {
+  if (!prefix_caching || max_tokens <= 0) return 0;
+  int hit = static_cast<int>(std::min(chain.size(), static_cast<std::size_t>(max_tokens / page_size)));
+  const auto has = [&](const PagePool& pool, int page) {
+    return pool.find(chain[static_cast<std::size_t>(page)]).has_value();
+  };
   for (const PagePool& pool : pools) {
     if (pool.spec().lifetime != Lifetime::full) continue;
     int run = 0;
-    while (run < hit && pool.find(chain[static_cast<std::size_t>(run)])) ++run;
+    while (run < hit && has(pool, run)) ++run;
     hit = run;
   }
-  // A page missing inside a window ends every hit that would need it: all that are longer than its index. A shorter hit
-  // has other needs, so the pools are asked again until all agree.
-  for (bool agreed = false; !agreed;) {
-    agreed = true;
+  // A page missing inside a window ends every hit that would need it: all that are longer than its index. Where there
+  // is no snapshot no hit ends. A shorter hit has other needs, so the pools are asked again until all agree.
+  for (int before = hit + 1; before > hit;) {
+    before = hit;
     for (const PagePool& pool : pools) {
-      if (pool.spec().lifetime != Lifetime::window) continue;
-      for (int page = hit - 1; page >= first_needed_page(pool.spec(), hit * page_size); --page) {
-        if (pool.find(chain[static_cast<std::size_t>(page)])) continue;
-        hit = page;
-        agreed = false;
+      if (pool.spec().lifetime == Lifetime::window) {
+        for (int page = hit - 1; page >= first_needed_page(pool.spec(), hit * page_size); --page)
+          if (!has(pool, page)) hit = page;
+      } else if (pool.spec().lifetime == Lifetime::state && with_states) {
+        while (hit > 0 && !has(pool, hit - 1)) --hit;
       }
     }
   }
@@ -102,6 +112,11 @@ void KvLedger::State::take_over(Sequence& sequence, std::span<const PageHash> ch
   const int tokens = static_cast<int>(chain.size()) * page_size;
   for (std::size_t pool = 0; pool < pools.size(); ++pool) {
     Table& table = sequence.tables[pool];
+    if (is_state(pool)) {
+      table.snapshot = {pools[pool].find(chain.back()).value(), static_cast<int>(chain.size())};
+      pools[pool].hold(table.snapshot.record);
+      continue;
+    }
     table.first_live = first_needed_page(pools[pool].spec(), tokens);
     table.pages.assign(chain.size(), kSinkPage);
     for (auto i = static_cast<std::size_t>(table.first_live); i < chain.size(); ++i) {
@@ -118,11 +133,25 @@ void KvLedger::State::publish(Sequence& sequence, int length, std::span<const Pa
   const int end = std::min(length / page_size, static_cast<int>(chain.size()));
   for (int i = sequence.num_published; i < end; ++i) {
     const auto page = static_cast<std::size_t>(i);
-    for (std::size_t pool = 0; pool < pools.size(); ++pool)
+    for (std::size_t pool = 0; pool < pools.size(); ++pool) {
+      if (is_state(pool)) continue;
       if (const std::int32_t number = sequence.tables[pool].pages[page]; number != kSinkPage)
         pools[pool].publish(number, chain[page]);
+    }
   }
   sequence.num_published = std::max(sequence.num_published, end);
+  for (std::size_t pool = 0; pool < pools.size(); ++pool)
+    if (is_state(pool)) octavo::publish(pools[pool], sequence.tables[pool].snapshot, chain);
+}
+
+// Whether the record that was written is to become a snapshot: not where another sequence has left this one behind.
+bool KvLedger::State::leaves_snapshot(const Sequence& sequence, std::size_t pool, int length,
+                                      std::span<const PageHash> chain) {
+  const std::vector<std::int32_t>& written = sequence.tables[pool].pages;
+  if (!prefix_caching || !sequence.publishes || written.empty() || length % page_size != 0) return false;
+  const Snapshot snapshot{written.front(), length / page_size};
+  octavo::publish(pools[pool], snapshot, chain);
+  return static_cast<std::size_t>(snapshot.num_pages) > chain.size() || pools[pool].is_named(snapshot.record);
 }
 
 KvLedger::KvLedger(int page_size, std::vector<PoolSpec> pools, bool prefix_caching)
@@ -130,12 +159,7 @@ KvLedger::KvLedger(int page_size, std::vector<PoolSpec> pools, bool prefix_cachi
   check(page_size >= 1, "a page holds at least one token");
   state_->page_size = page_size;
   state_->prefix_caching = prefix_caching;
-  for (const PoolSpec& spec : pools) {
-    state_->pools.emplace_back(spec);
-    // A recurrent state at a page's end would have to be a record of its own; without such records nothing can be
-    // reused.
-    if (spec.lifetime == Lifetime::state) state_->prefix_caching = false;
-  }
+  for (const PoolSpec& spec : pools) state_->pools.emplace_back(spec);
 }
 
 KvLedger::~KvLedger() = default;
@@ -167,6 +191,7 @@ void KvLedger::close(SequenceId id) {
     std::vector<std::int32_t>& pages = sequence.tables[pool].pages;
     for (auto page = pages.rbegin(); page != pages.rend(); ++page)
       if (*page != kSinkPage) state_->pools[pool].release(*page);
+    release(state_->pools[pool], sequence.tables[pool].snapshot);
   }
   const std::uint32_t generation = (sequence.generation + 1) & kGenerationMask;
   sequence = Sequence{.open = false, .generation = generation, .tables = {}};
@@ -181,11 +206,13 @@ void KvLedger::close(SequenceId id) {
 int KvLedger::reuse(SequenceId id, std::span<const PageHash> chain, int max_tokens) {
   Sequence& sequence = state_->at(id);
   check(sequence.reserved == 0, "only a sequence without pages can take over a prefix");
-  if (!state_->prefix_caching || max_tokens <= 0) return 0;
-  const auto max_pages = std::min(chain.size(), static_cast<std::size_t>(max_tokens / state_->page_size));
-  const int hit = state_->longest_hit(chain, static_cast<int>(max_pages));
+  const int hit = state_->longest_hit(chain, max_tokens, true);
   if (hit > 0) state_->take_over(sequence, chain.first(static_cast<std::size_t>(hit)));
   return sequence.committed;
+}
+
+int KvLedger::reusable_without_states(std::span<const PageHash> chain, int max_tokens) const {
+  return state_->longest_hit(chain, max_tokens, false) * state_->page_size;
 }
 
 bool KvLedger::can_extend(SequenceId id, int tokens) const {
@@ -201,6 +228,10 @@ bool KvLedger::extend(SequenceId id, int tokens) {
   Sequence& sequence = state_->at(id);
   for (std::size_t pool = 0; pool < state_->pools.size(); ++pool) {
     std::vector<std::int32_t>& pages = sequence.tables[pool].pages;
+    if (state_->is_state(pool)) {
+      if (tokens > 0) make_writable(state_->pools[pool], pages, sequence.tables[pool].snapshot);
+      continue;
+    }
     const std::int64_t missing = state_->pages_missing(sequence, pool, tokens);
     // Room in the table before a page is taken, or the page would be lost where no memory is found. Doubled, so that a
     // long sequence's table is not copied for every page.
@@ -212,21 +243,37 @@ bool KvLedger::extend(SequenceId id, int tokens) {
   return true;
 }
 
-void KvLedger::commit(SequenceId id, int length, std::span<const PageHash> chain) {
+// All that takes memory comes first: who catches its lack asks again, without names.
+void KvLedger::commit(SequenceId id, int length, std::span<const PageHash> chain, bool keeps_states) {
   Sequence& sequence = state_->at(id);
   check(length >= sequence.committed && length <= sequence.reserved,
         "only tokens with room of their own can be committed");
   state_->publish(sequence, length, chain);
+  const bool went_on = length > sequence.committed;
+  for (std::size_t pool = 0; pool < state_->pools.size(); ++pool)
+    sequence.tables[pool].is_left =
+        keeps_states && went_on && state_->is_state(pool) && state_->leaves_snapshot(sequence, pool, length, chain);
   sequence.committed = length;
   for (std::size_t pool = 0; pool < state_->pools.size(); ++pool) {
     Table& table = sequence.tables[pool];
-    const int needed = state_->first_needed_page(state_->pools[pool].spec(), length);
-    for (; table.first_live < needed && static_cast<std::size_t>(table.first_live) < table.pages.size();
-         ++table.first_live) {
-      std::int32_t& page = table.pages[static_cast<std::size_t>(table.first_live)];
-      state_->pools[pool].release(page);
-      page = kSinkPage;
+    if (!state_->is_state(pool)) {
+      state_->leave_window(table, state_->pools[pool], length);
+      continue;
     }
+    if (went_on && !table.pages.empty()) release(state_->pools[pool], table.snapshot);  // it was copied
+    if (!table.is_left) continue;
+    table.snapshot = {table.pages.front(), length / state_->page_size};
+    table.pages.clear();
+  }
+}
+
+void KvLedger::State::leave_window(Table& table, PagePool& pool, int length) const {
+  const int needed = first_needed_page(pool.spec(), length);
+  for (; table.first_live < needed && static_cast<std::size_t>(table.first_live) < table.pages.size();
+       ++table.first_live) {
+    std::int32_t& page = table.pages[static_cast<std::size_t>(table.first_live)];
+    pool.release(page);
+    page = kSinkPage;
   }
 }
 
@@ -234,6 +281,10 @@ int KvLedger::reserved_tokens(SequenceId id) const { return state_->at(id).reser
 
 std::span<const std::int32_t> KvLedger::pages(SequenceId id, int pool) const {
   return state_->at(id).tables.at(static_cast<std::size_t>(pool)).pages;
+}
+
+std::int32_t KvLedger::snapshot(SequenceId id, int pool) const {
+  return state_->at(id).tables.at(static_cast<std::size_t>(pool)).snapshot.record;
 }
 
 void KvLedger::reset_prefix_cache() {
@@ -246,10 +297,15 @@ void KvLedger::reset_prefix_cache() {
 void KvLedger::State::check_table(const Sequence& sequence, std::size_t pool,
                                   std::vector<std::int32_t>& holders) const {
   const Table& table = sequence.tables[pool];
-  const bool is_state = pools[pool].spec().lifetime == Lifetime::state;
   const std::size_t size = static_cast<std::size_t>(page_size);
-  check(is_state ? table.pages.size() <= 1 : table.pages.size() * size >= static_cast<std::size_t>(sequence.reserved),
+  check(is_state(pool) ? table.pages.size() <= 1
+                       : table.pages.size() * size >= static_cast<std::size_t>(sequence.reserved),
         "a table covers the reserved tokens");
+  if (const std::int32_t kept = table.snapshot.record; kept != kSinkPage) {
+    check(is_state(pool) && table.snapshot.num_pages * page_size <= sequence.committed,
+          "a snapshot is of what was computed");
+    ++holders.at(static_cast<std::size_t>(kept));
+  }
   for (std::size_t i = 0; i < table.pages.size(); ++i) {
     check((table.pages[i] == kSinkPage) == (i < static_cast<std::size_t>(table.first_live)),
           "exactly the entries before the window read the sink");
@@ -261,7 +317,8 @@ void KvLedger::State::check_table(const Sequence& sequence, std::size_t pool,
 void KvLedger::State::check_writable(const Sequence& sequence, std::size_t pool,
                                      std::span<const std::int32_t> holders) const {
   const std::vector<std::int32_t>& pages = sequence.tables[pool].pages;
-  for (auto i = static_cast<std::size_t>(sequence.committed / page_size); i < pages.size(); ++i)
+  const int full_pages = is_state(pool) ? 0 : sequence.committed / page_size;
+  for (auto i = static_cast<std::size_t>(full_pages); i < pages.size(); ++i)
     check(holders[static_cast<std::size_t>(pages[i])] == 1 && !pools[pool].is_named(pages[i]),
           "a page that may be written is private");
 }

@@ -272,6 +272,8 @@ TEST(KvLedger, WindowOfOneNeedsNoPage) {
   ledger.check_invariants();
 }
 
+const PoolSpec kStates3{Lifetime::state, 0, 4};
+
 TEST(KvLedger, AStateIsOneRecordPerSequence) {
   KvLedger ledger(kPage, {kFull8, {Lifetime::state, 0, 3}}, true);
   const SequenceId first = computed(ledger, 4, chain_of(4));
@@ -279,10 +281,117 @@ TEST(KvLedger, AStateIsOneRecordPerSequence) {
   expect_use(ledger, 1, 1, 0, 1);
   const SequenceId second = ledger.open();
   EXPECT_EQ(ledger.reuse(second, chain_of(4), 4), 0) << "no record says what the state was after page 0";
+  EXPECT_EQ(ledger.reusable_without_states(chain_of(4), 4), 4);
   EXPECT_TRUE(ledger.extend(second, 1));
   EXPECT_FALSE(ledger.can_extend(ledger.open(), 1));
   ledger.close(first);
   expect_use(ledger, 1, 1, 0, 1);
+}
+
+TEST(KvLedger, ASnapshotIsLeftBehindAndCopiedByWhoeverGoesOn) {
+  KvLedger ledger(kPage, {{Lifetime::full, 0, 33}, kStates3}, true);
+  const auto chain = chain_of(16);
+  const SequenceId first = ledger.open();
+  ASSERT_TRUE(ledger.extend(first, 8));
+  const std::int32_t left = pages_of(ledger, first, 1).at(0);
+  ledger.commit(first, 8, chain, true);
+  EXPECT_EQ(ledger.snapshot(first, 1), left);
+  EXPECT_TRUE(pages_of(ledger, first, 1).empty());
+
+  ASSERT_TRUE(ledger.extend(first, 4));
+  EXPECT_EQ(ledger.snapshot(first, 1), left) << "to be copied";
+  EXPECT_NE(pages_of(ledger, first, 1).at(0), left);
+  expect_use(ledger, 1, 2, 0, 1);
+  ASSERT_TRUE(ledger.extend(first, 4)) << "asking again for the same room";
+  EXPECT_EQ(ledger.snapshot(first, 1), left);
+  ledger.commit(first, 12, chain);
+  EXPECT_EQ(ledger.snapshot(first, 1), kSinkPage) << "it was copied";
+  expect_use(ledger, 1, 1, 1, 1);
+
+  const SequenceId second = ledger.open();
+  EXPECT_EQ(ledger.reuse(second, chain, 15), 8) << "pages up to 12 are there, but no state after them";
+  EXPECT_EQ(ledger.reusable_without_states(chain, 15), 12);
+  EXPECT_EQ(ledger.snapshot(second, 1), left);
+  ASSERT_TRUE(ledger.extend(second, 1));
+  EXPECT_NE(pages_of(ledger, second, 1).at(0), left);
+  expect_use(ledger, 1, 3, 0, 0);
+  ledger.close(second);
+  ledger.close(first);
+  expect_use(ledger, 1, 0, 1, 2);
+}
+
+TEST(KvLedger, TheSameSnapshotIsKeptOnce) {
+  KvLedger ledger(kPage, {{Lifetime::full, 0, 33}, kStates3}, true);
+  const auto chain = chain_of(8);
+  for (int round = 0; round < 2; ++round) {
+    const SequenceId id = ledger.open();
+    ASSERT_TRUE(ledger.extend(id, 8));
+    ledger.commit(id, 8, chain, true);
+    ledger.close(id);
+    expect_use(ledger, 1, 0, 1, 2);
+  }
+}
+
+// With overlapping steps the page's last token is known only when the next one has been computed.
+TEST(KvLedger, ASnapshotGetsItsNameWhenItsTokensAreKnown) {
+  KvLedger ledger(kPage, {{Lifetime::full, 0, 33}, kStates3}, true);
+  const auto chain = chain_of(12);
+  const SequenceId id = ledger.open();
+  ASSERT_TRUE(ledger.extend(id, 8));
+  ledger.commit(id, 8, std::span(chain).first(1), true);
+  EXPECT_EQ(ledger.reuse(ledger.open(), chain, 8), 0);
+  ASSERT_TRUE(ledger.extend(id, 1));
+  ledger.commit(id, 9, std::span(chain).first(2));
+  EXPECT_EQ(ledger.reuse(ledger.open(), chain, 8), 8);
+}
+
+TEST(KvLedger, SnapshotsGiveWayToSequences) {
+  KvLedger ledger(kPage, {{Lifetime::full, 0, 33}, {Lifetime::state, 0, 2}}, true);
+  const auto chain = chain_of(16);
+  const SequenceId id = ledger.open();
+  ASSERT_TRUE(ledger.extend(id, 4));
+  ledger.commit(id, 4, chain, true);
+  const std::int32_t only = ledger.snapshot(id, 1);
+  ASSERT_TRUE(ledger.extend(id, 4)) << "the only record there is";
+  EXPECT_EQ(ledger.snapshot(id, 1), kSinkPage);
+  EXPECT_EQ(pages_of(ledger, id, 1), std::vector<std::int32_t>{only});
+  ledger.commit(id, 8, chain, true);
+  const SequenceId other = ledger.open();
+  EXPECT_EQ(ledger.reuse(other, chain, 15), 8);
+  EXPECT_FALSE(ledger.can_extend(id, 1)) << "two sequences begin from it";
+  EXPECT_FALSE(ledger.extend(other, 1));
+  ledger.close(other);
+  EXPECT_TRUE(ledger.extend(id, 1));
+  ledger.check_invariants();
+  ledger.commit(id, 9, chain);
+  ledger.close(id);
+  EXPECT_EQ(ledger.reuse(ledger.open(), chain, 15), 0);
+}
+
+TEST(KvLedger, OldSnapshotsAreEvictedFirst) {
+  KvLedger ledger(kPage, {{Lifetime::full, 0, 65}, kStates3}, true);
+  const auto leave = [&](const std::vector<PageHash>& chain) {
+    const SequenceId id = ledger.open();
+    ASSERT_TRUE(ledger.extend(id, 8));
+    ledger.commit(id, 8, chain, true);
+    ledger.close(id);
+  };
+  const auto found = [&](const std::vector<PageHash>& chain) {
+    const SequenceId id = ledger.open();
+    const int tokens = ledger.reuse(id, chain, 8);
+    ledger.close(id);
+    return tokens;
+  };
+  const auto a = chain_of(8, 100), b = chain_of(8, 200), c = chain_of(8, 300), d = chain_of(8, 400);
+  leave(a), leave(b), leave(c);
+  EXPECT_EQ(found(a), 8) << "used last";
+  leave(d);
+  EXPECT_EQ(found(b), 0);
+  EXPECT_EQ(ledger.reusable_without_states(b, 8), 8);
+  for (const auto& chain : {a, c, d}) EXPECT_EQ(found(chain), 8);
+  ledger.reset_prefix_cache();
+  EXPECT_EQ(found(a), 0);
+  expect_use(ledger, 1, 0, 0, 3);
 }
 
 TEST(KvLedger, MistakesStop) {

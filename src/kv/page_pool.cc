@@ -62,6 +62,13 @@ void PagePool::publish(std::int32_t page, const PageHash& name) {
   at(page).name = name;
 }
 
+void PagePool::forget_name(std::int32_t page) {
+  check(page > kSinkPage && page < spec_.num_pages && at(page).holders > 0, "only a held page becomes private");
+  if (!at(page).named) return;
+  index_.erase(at(page).name);
+  at(page).named = false;
+}
+
 void PagePool::forget_names() {
   index_.clear();
   while (at(kSinkPage).next != kSinkPage) {

@@ -35,6 +35,9 @@ class PagePool {
   // Names a held page. Nothing happens if it has a name, or another page has this one: it stays private then.
   void publish(std::int32_t page, const PageHash& name);
   bool is_named(std::int32_t page) const { return at(page).named; }
+  std::int32_t holders(std::int32_t page) const { return at(page).holders; }
+  // A held page becomes private.
+  void forget_name(std::int32_t page);
   std::optional<std::int32_t> find(const PageHash& name) const { return index_.find(name); }
   // All names go: cached pages become free, held ones private.
   void forget_names();
