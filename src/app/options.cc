@@ -213,6 +213,8 @@ Status apply(const CommandParser& parser, Options& options) {
     return Error("advise needs to know on what: --kernels lists the kernels of this octavo");
   if ((bit(options.command) & kEvalText) != 0 && options.text_file.empty())
     return Error(std::string(parser.row->words) + " needs --text");
+  if (!options.serve.address.key_file.empty() && options.serve.address.cert_file.empty())
+    return Error("--ssl-keyfile needs --ssl-certfile, the certificate that the key belongs to");
   return {};
 }
 

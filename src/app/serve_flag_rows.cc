@@ -1,6 +1,7 @@
 #include "app/serve_flag_rows.h"
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 
 #include "app/flag_setters.h"
@@ -20,26 +21,55 @@ Set text_of(std::string& (*target)(ServeConfig&)) {
   };
 }
 
+Status check_nothing(const std::string&) { return {}; }
+
 // Each flag adds one; several may stand between commas.
-Set list_of(std::vector<std::string>& (*target)(ServeConfig&)) {
-  return [target](Options& o, const std::string& value) -> Status {
-    for (const std::string_view part : split(value, ",")) target(o.serve).emplace_back(trim(part));
+Set list_of(std::vector<std::string>& (*target)(ServeConfig&), Status (*check)(const std::string&) = check_nothing) {
+  return [target, check](Options& o, const std::string& value) -> Status {
     if (split(value, ",").empty()) return Error("the value is empty");
+    for (const std::string_view part : split(value, ",")) {
+      target(o.serve).emplace_back(trim(part));
+      OCTAVO_TRY(check(target(o.serve).back()));
+    }
     return {};
   };
 }
 
+// What a browser sends as Origin: "https://chat.example" or with a port, and no more.
+Status check_origin(const std::string& origin) {
+  const std::size_t host = origin.find("://");
+  if (origin == "*" || origin == "null") return {};
+  if (host == 0 || host == std::string::npos || origin.find_first_of("/ ,", host + 3) != std::string::npos ||
+      origin.size() == host + 3)
+    return Error(in_quotes(origin) +
+                 " is not an origin: write * or one such as https://chat.example or "
+                 "http://localhost:3000, without a path");
+  return {};
+}
+
+// A method, or the name of a header: letters and what HTTP allows beside them.
+Status check_token(const std::string& token) {
+  const bool good = token == "*" || (!token.empty() && std::all_of(token.begin(), token.end(), [](unsigned char c) {
+                      return std::isalnum(c) != 0 || c == '-' || c == '_';
+                    }));
+  return good ? Status() : Error(in_quotes(token) + " is neither * nor a name of letters, digits and dashes");
+}
+
+Status check_path(const std::string& path) {
+  return path.starts_with('/') ? Status() : Error(in_quotes(path) + " is not a path: one begins with /");
+}
+
 // As vLLM: a JSON list of strings; one text alone will do too.
-Set json_list_of(std::vector<std::string>& (*target)(ServeConfig&)) {
-  return [target](Options& o, const std::string& value) -> Status {
+Set json_list_of(std::vector<std::string>& (*target)(ServeConfig&), Status (*check)(const std::string&)) {
+  return [target, check](Options& o, const std::string& value) -> Status {
     target(o.serve).clear();
-    if (!value.starts_with('[')) {
-      target(o.serve).push_back(value);
-      return {};
+    Json list = Json::array({value});
+    if (value.starts_with('[')) {
+      OCTAVO_TRY(list, parse_json(value, "the value"));
     }
-    OCTAVO_TRY(const Json list, parse_json(value, "the value"));
     for (const Json& entry : list) {
       if (!entry.is_string()) return Error("the value must be a JSON list of strings, but is " + to_text(list));
+      OCTAVO_TRY(check(entry.get<std::string>()));
       target(o.serve).push_back(entry.get<std::string>());
     }
     return {};
@@ -99,7 +129,11 @@ void add_access_rows(std::vector<FlagRow>& rows) {
                   "key that clients must send; may be repeated",
                   "none",
                   kServe,
-                  any([](Options& o, const std::string& v) { o.serve.access.keys.push_back(v); }),
+                  [](Options& o, const std::string& v) -> Status {
+                    if (trim(v).empty()) return Error("the key is empty: leave the flag out to serve without keys");
+                    o.serve.access.keys.push_back(v);
+                    return {};
+                  },
                   Effect::honoured,
                   {},
                   true});
@@ -112,16 +146,19 @@ void add_access_rows(std::vector<FlagRow>& rows) {
                   "route that needs no key; may be repeated",
                   "none",
                   kServe,
-                  list_of([](ServeConfig& c) -> std::vector<std::string>& { return c.access.open_routes; }),
+                  list_of([](ServeConfig& c) -> std::vector<std::string>& { return c.access.open_routes; }, check_path),
                   Effect::honoured,
                   {},
                   true});
-  rows.push_back({"--allowed-origins", "JSON", "origins of web pages that may call, a JSON list; [\"*\"]: any", "none",
-                  kServe, json_list_of([](ServeConfig& c) -> std::vector<std::string>& { return c.cors.origins; })});
-  rows.push_back({"--allowed-methods", "JSON", "methods that those may use", "[\"*\"]", kServe,
-                  json_list_of([](ServeConfig& c) -> std::vector<std::string>& { return c.cors.methods; })});
-  rows.push_back({"--allowed-headers", "JSON", "headers that those may send", "[\"*\"]", kServe,
-                  json_list_of([](ServeConfig& c) -> std::vector<std::string>& { return c.cors.headers; })});
+  rows.push_back(
+      {"--allowed-origins", "JSON", "origins of web pages that may call, a JSON list; [\"*\"]: any", "none", kServe,
+       json_list_of([](ServeConfig& c) -> std::vector<std::string>& { return c.cors.origins; }, check_origin)});
+  rows.push_back(
+      {"--allowed-methods", "JSON", "methods that those may use", "[\"*\"]", kServe,
+       json_list_of([](ServeConfig& c) -> std::vector<std::string>& { return c.cors.methods; }, check_token)});
+  rows.push_back(
+      {"--allowed-headers", "JSON", "headers that those may send", "[\"*\"]", kServe,
+       json_list_of([](ServeConfig& c) -> std::vector<std::string>& { return c.cors.headers; }, check_token)});
   rows.push_back({"--allow-credentials", "", "those may send credentials", "off", kServe,
                   any([](Options& o, const std::string&) { o.serve.cors.credentials = true; })});
 }

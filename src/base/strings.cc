@@ -89,6 +89,7 @@ Result<double> parse_double(std::string_view text) {
 Result<std::int64_t> parse_size(std::string_view text) {
   const Error bad(in_quotes(text) + " is not a size: write a count such as 8192, 8k (8,000), 8K (8,192) or 2G");
   if (text.empty() || text[0] < '0' || text[0] > '9') return bad;
+  if (const Result<std::int64_t> whole = parse_int(text)) return *whole;  // exact beyond what a double holds
   constexpr std::string_view kDecimal = "kmgt";
   constexpr std::string_view kBinary = "KMGT";
   double scale = 1;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ TEST(Strings, SizesTakeSuffixesAndRefuseGarbage) {
   EXPECT_EQ(*parse_size("8K"), 8192);
   EXPECT_EQ(*parse_size("1.5K"), 1536);
   EXPECT_EQ(*parse_size("2G"), 2147483648);
+  EXPECT_EQ(*parse_size("9223372036854775807"), INT64_MAX);
   for (const char* bad :
        {"", "k", "-1", "+1", " 1", "1 ", "1kb", "0x10", "1e3", "nan", "1.2.3", "99999999999999999999", "0.3"})
     EXPECT_FALSE(parse_size(bad)) << bad;

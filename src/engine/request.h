@@ -10,6 +10,13 @@
 
 namespace octavo {
 
+// Reasoning that ends after so many tokens: if it has not ended by itself, its end is written then.
+struct ReasoningBudget {
+  std::vector<std::int32_t> begin, end;  // the markers that it stands between
+  int tokens = 0;
+  bool open = false;  // the prompt has begun it
+};
+
 struct SamplingParams {
   float temperature = 1.0f;  // 0: greedy
   float top_p = 1.0f;
@@ -22,6 +29,7 @@ struct SamplingParams {
   std::vector<std::pair<std::int32_t, float>> logit_bias;
   std::vector<std::int32_t> allowed_token_ids;       // only these are drawn; empty: any
   std::vector<std::vector<std::int32_t>> bad_words;  // never drawn: the last token of each behind the ones before it
+  std::optional<ReasoningBudget> reasoning;          // absent: as long as the model likes
   int max_tokens = 0;  // 0: as many as the context holds; a larger number than fits is clamped
   int min_tokens = 0;  // stop tokens are banned before
   std::vector<std::int32_t> stop_token_ids;

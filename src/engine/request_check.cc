@@ -42,6 +42,7 @@ Status check_numbers(const SamplingParams& s) {
 Status check_counts(const SamplingParams& s) {
   if (s.max_tokens < 0) return refusal("max_tokens", s.max_tokens, "positive, or 0 for as many as the context holds");
   if (s.min_tokens < 0) return refusal("min_tokens", s.min_tokens, "0 or more");
+  if (s.reasoning && s.reasoning->tokens < 0) return refusal("thinking_token_budget", s.reasoning->tokens, "0 or more");
   if (s.max_tokens > 0 && s.min_tokens > s.max_tokens)
     return Error("min_tokens is " + std::to_string(s.min_tokens) + ": it must not exceed max_tokens, which is " +
                  std::to_string(s.max_tokens));
@@ -70,6 +71,12 @@ Status check_lists(const SamplingParams& s, int vocab) {
       return Error("bad_words holds a word of " + std::to_string(word.size()) + " tokens: at most " +
                    std::to_string(kMaxBadWordTokens));
     if (auto ids = check_token_ids(word, "bad_words", vocab); !ids) return ids;
+  }
+  if (s.reasoning) {
+    if (s.reasoning->begin.empty() || s.reasoning->end.empty())
+      return Error("a bound on the reasoning needs the markers that it stands between");
+    OCTAVO_TRY(check_token_ids(s.reasoning->begin, "the marker that begins the reasoning", vocab));
+    OCTAVO_TRY(check_token_ids(s.reasoning->end, "the marker that ends the reasoning", vocab));
   }
   for (const auto& [id, bias] : s.logit_bias) {
     if (id < 0 || id >= vocab)

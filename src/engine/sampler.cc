@@ -19,6 +19,7 @@ Sampler::Sampler(const SamplingParams& params, std::uint64_t seed, std::span<con
       banned_early_(std::move(banned_early)),
       bad_words_(params.bad_words),
       min_tokens_(params.min_tokens) {
+  if (params.reasoning) reasoning_.emplace(*params.reasoning);
   std::map<std::int32_t, float> allowed;
   for (const std::int32_t id : params.allowed_token_ids) allowed.emplace(id, 0.0f);
   for (const auto& [id, value] : bias_)
@@ -51,6 +52,7 @@ void Sampler::note(std::int32_t token, std::int32_t times) {
 
 void Sampler::accept(std::int32_t token) {
   if (penalised_) note(token, 1);
+  if (reasoning_) reasoning_->accept(token);
   if (longest_word_ < 2) return;
   if (tail_.size() == longest_word_ - 1) tail_.erase(tail_.begin());
   tail_.push_back(token);
@@ -93,11 +95,16 @@ void Sampler::append_row(SampleBatch& batch, int position, int num_generated) co
   SampleRow row = base_;
   row.position = static_cast<std::uint64_t>(position);
   row.bias_begin = static_cast<std::int32_t>(batch.bias_ids.size());
-  row.only_biased = !allowed_.empty();
-  if (!row.only_biased)
+  const auto forced = reasoning_ ? reasoning_->forced() : std::nullopt;
+  row.only_biased = forced || !allowed_.empty();
+  if (forced) {
+    batch.bias_ids.push_back(*forced);
+    batch.bias_values.push_back(0);
+  } else if (!row.only_biased) {
     append_biases(batch, banned(num_generated));
-  else if (!append_allowed(batch, banned(num_generated)))
+  } else if (!append_allowed(batch, banned(num_generated))) {
     append_allowed(batch, {});  // an answer must go on: with what is allowed before what is not banned
+  }
   row.bias_end = static_cast<std::int32_t>(batch.bias_ids.size());
   row.seen_begin = static_cast<std::int32_t>(batch.seen_ids.size());
   batch.seen_ids.insert(batch.seen_ids.end(), seen_ids_.begin(), seen_ids_.end());

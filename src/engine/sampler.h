@@ -5,10 +5,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
+#include "engine/reasoning_meter.h"
 #include "engine/request.h"
 #include "ops/sampling.h"
 
@@ -33,7 +35,7 @@ class Sampler {
   void append_row(SampleBatch& batch, int position, int num_generated) const;
   void accept(std::int32_t token);
   // Whether the next draw depends on the tokens before it, not only on their number.
-  bool needs_history() const { return penalised_ || longest_word_ > 1; }
+  bool needs_history() const { return penalised_ || longest_word_ > 1 || reasoning_; }
 
  private:
   void note(std::int32_t token, std::int32_t times);
@@ -48,6 +50,7 @@ class Sampler {
   std::vector<std::vector<std::int32_t>> bad_words_;
   std::size_t longest_word_ = 0;
   std::vector<std::int32_t> tail_;  // the last generated tokens, as many as a bad word may begin with
+  std::optional<ReasoningMeter> reasoning_;
   int min_tokens_ = 0;
   bool penalised_ = false;
   std::unordered_map<std::int32_t, std::size_t> place_;  // of an id in the two lists below

@@ -87,6 +87,25 @@ TEST(Sampler, BadWordsAreBannedBehindTheirBeginning) {
   EXPECT_EQ(banned, (std::vector<Ids>{{5}, {5}, {5, 7}, {5}, {5, 9}, {5, 9}, {5}})) << "prompts begin no word";
 }
 
+TEST(Sampler, ReasoningBeyondItsBudgetLeavesOnlyItsEnd) {
+  SamplingParams params;
+  params.reasoning = {.begin = {5}, .end = {6}, .tokens = 1, .open = true};
+  params.logit_bias = {{8, 1.0f}};
+  params.allowed_token_ids = {8, 9};
+  Sampler sampler(params, 0, Ids{1}, {});
+  EXPECT_TRUE(sampler.needs_history());
+  SampleBatch batch;
+  sampler.append_row(batch, 1, 0);
+  sampler.accept(9);
+  sampler.append_row(batch, 2, 1);
+  sampler.accept(6);
+  sampler.append_row(batch, 3, 2);
+  EXPECT_EQ(batch.bias_ids, (Ids{8, 9, 6, 8, 9}));
+  EXPECT_TRUE(batch.rows[1].only_biased);
+  EXPECT_EQ(batch.rows[1].bias_begin, 2);
+  EXPECT_EQ(batch.rows[1].bias_end, 3);
+}
+
 TEST(Sampler, PenaltiesCountThePromptAsSeenAndTheOutputByTimes) {
   SamplingParams params;
   params.frequency_penalty = 1;

@@ -88,6 +88,22 @@ Result<std::unique_ptr<Model>> make_from_config(const Checkpoint& checkpoint, co
   return unknown_architecture(architecture);
 }
 
+// An end that no step can draw would be an answer without one.
+Status check_ends(const ModelSpec& spec) {
+  for (const std::int32_t id : spec.eos)
+    if (id < 0 || id >= spec.vocab)
+      return Error("\"eos_token_id\" " + std::to_string(id) + " is not in the vocabulary of " +
+                   std::to_string(spec.vocab) + " tokens");
+  return {};
+}
+
+Result<std::unique_ptr<Model>> make_unchecked(const Checkpoint& checkpoint, const ConfigOverrides& overrides,
+                                              RankOf rank) {
+  if (const GgufFile* file = checkpoint.gguf())
+    return make_from_gguf(*file, checkpoint, overrides, rank).in(checkpoint.path());
+  return make_from_config(checkpoint, overrides, rank).in(checkpoint.path() + "/config.json");
+}
+
 }  // namespace
 
 std::vector<Family> families() {
@@ -105,9 +121,9 @@ std::vector<std::string> supported_architectures() {
 }
 
 Result<std::unique_ptr<Model>> make_model(const Checkpoint& checkpoint, const ConfigOverrides& overrides, RankOf rank) {
-  if (const GgufFile* file = checkpoint.gguf())
-    return make_from_gguf(*file, checkpoint, overrides, rank).in(checkpoint.path());
-  return make_from_config(checkpoint, overrides, rank).in(checkpoint.path() + "/config.json");
+  OCTAVO_TRY(auto model, make_unchecked(checkpoint, overrides, rank));
+  OCTAVO_TRY(check_ends(model->spec()).in(checkpoint.path()));
+  return model;
 }
 
 }  // namespace octavo

@@ -130,6 +130,7 @@ TEST_F(Families, GptOssSlidesInEveryOtherLayerAndEndsAsHarmonyDoes) {
   config["architectures"] = {"GptOssForCausalLM"};
   config.update(
       {{"num_local_experts", 8}, {"num_experts_per_tok", 4}, {"sliding_window", 128}, {"num_hidden_layers", 4}});
+  config["vocab_size"] = 201088;
   config["eos_token_id"] = 200002;  // <|return|>
   config["quantization_config"] = {{"quant_method", "mxfp4"}, {"modules_to_not_convert", {"lm_head"}}};
   ASSERT_TRUE(write_file(folder_ + "/config.json", config.dump()));

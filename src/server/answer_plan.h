@@ -21,6 +21,10 @@ struct AnswerPlan {
   bool single_call = false;
   std::shared_ptr<const OrderedJson> tools;  // as the client gave them; null: none
 
+  // Whether the answer begins within reasoning.
+  bool think_open() const {
+    return think == ThinkStart::open || (reasoning == ReasoningFormat::tags_opened && think == ThinkStart::unknown);
+  }
   bool plain() const { return calls == CallFormat::none && reasoning == ReasoningFormat::none; }
 };
 

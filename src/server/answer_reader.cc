@@ -42,8 +42,7 @@ std::unique_ptr<AnswerStage> make_stages(const AnswerPlan& plan, AnswerSink& sin
   else
     stage = std::make_unique<CallReader>(call_syntax(plan.calls, plan.tools), sink);
   if (plan.reasoning == ReasoningFormat::none) return stage;
-  const bool opened = plan.reasoning == ReasoningFormat::tags_opened && plan.think == ThinkStart::unknown;
-  return std::make_unique<ThinkReader>(opened ? ThinkStart::open : plan.think, sink, std::move(stage));
+  return std::make_unique<ThinkReader>(plan.think_open() ? ThinkStart::open : plan.think, sink, std::move(stage));
 }
 
 class StagedReader final : public AnswerReader {

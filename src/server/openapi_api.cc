@@ -70,6 +70,7 @@ std::vector<BodyRow> body_rows() {
                                                            {"add_generation_prompt", Kind::boolean},
                                                            {"continue_final_message", Kind::boolean},
                                                            {"documents", Kind::objects},
+                                                           {"thinking_token_budget", Kind::integer},
                                                            {"reasoning_effort", Kind::text}});
   const std::vector<Field> completion = with(sampling_fields(), {{"prompt", Kind::any},
                                                                  {"echo", Kind::boolean},

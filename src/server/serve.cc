@@ -111,6 +111,9 @@ Status serve(const ServeConfig& config, const BackendFactory& make_backend) {
                   config.policy);
   Router router;
   add_routes(router, service);
+  for (const std::string& path : config.access.open_routes)
+    if (router.find("GET", path).allowed.empty())
+      return Error("--open-route " + path + " is not a route of this server; /openapi.json lists them");
   ServerApp app(service, router, config.cors, config.shutdown_timeout);
   print_start(config, service, *http);
   const Status served = http->run(app, [] {

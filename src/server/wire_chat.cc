@@ -1,6 +1,7 @@
 #include "server/wire_chat.h"
 
 #include <array>
+#include <cstdint>
 
 #include "base/strings.h"
 #include "server/wire_sampling.h"
@@ -168,6 +169,20 @@ AnswerPlan answer_plan(const ChatInput& input, const Words& words, const std::st
   return plan;
 }
 
+// Reasoning can be ended where it stands between tags that the model's own tokens write.
+Status bound_reasoning(const Words& words, int tokens, GenerationSpec& spec) {
+  const AnswerPlan& plan = spec.answer;
+  if (plan.reasoning != ReasoningFormat::tags && plan.reasoning != ReasoningFormat::tags_opened)
+    return Error("thinking_token_budget needs a model that reasons between " + std::string(kThinkBegin) + " and " +
+                 std::string(kThinkEnd) + ", and of this one it is not known");
+  if (plan.think == ThinkStart::closed) return {};  // there is none
+  ReasoningBudget budget{.begin = {}, .end = {}, .tokens = tokens, .open = plan.think_open()};
+  OCTAVO_TRY(budget.begin, words.tokenizer.encode(kThinkBegin, {.parse_special = true, .add_special = false}));
+  OCTAVO_TRY(budget.end, words.tokenizer.encode(kThinkEnd, {.parse_special = true, .add_special = false}));
+  spec.sampling.reasoning = std::move(budget);
+  return {};
+}
+
 }  // namespace
 
 void read_chat_input(Fields& fields, const Words& words, ChatInput& input) {
@@ -228,6 +243,7 @@ SpecResult read_chat_request(const OrderedJson& body, const Words& words) {
   if (wanted) spec.logprobs = static_cast<int>(top.value_or(0));
   const bool single_call = !fields.flag("parallel_tool_calls").value_or(true);
   const bool include_reasoning = fields.flag("include_reasoning").value_or(true);
+  const auto thinking = fields.integer("thinking_token_budget", 0, INT32_MAX);
   ChatInput input;
   read_chat_input(fields, words, input);
   result.error = fields.error();
@@ -248,6 +264,10 @@ SpecResult read_chat_request(const OrderedJson& body, const Words& words) {
   spec.answer = answer_plan(input, words, *rendered);
   spec.answer.single_call = single_call;
   spec.answer.include_reasoning = include_reasoning;
+  if (thinking) {
+    if (const Status bounded = bound_reasoning(words, static_cast<int>(*thinking), spec); !bounded)
+      result.error = ApiError{.status = 400, .message = bounded.error().message(), .param = "thinking_token_budget"};
+  }
   if (!spec.answer.plain() && words.special_marks) spec.skip_special = false;
   spec.prompts.push_back(*std::move(prompt));
   return result;

@@ -75,6 +75,8 @@ SpecResult read_completion_request(const OrderedJson& body, const Words& words) 
   Fields fields(body);
   read_common(fields, words, spec);
   refuse_unsupported(fields);
+  if (fields.find("thinking_token_budget") != nullptr)
+    fields.refuse("thinking_token_budget", "thinking_token_budget is for chat: a completion's reasoning is plain text");
   fields.store("echo", spec.echo);
   const auto longest = fields.integer("max_tokens", 0).value_or(kDefaultMaxTokens);
   spec.sampling.max_tokens = static_cast<int>(longest);

@@ -153,14 +153,13 @@ void refuse_unsupported(Fields& fields) {
       fields.refuse("response_format",
                     "response_format of type " + type.value_or("") + " is not supported yet: only text is");
   }
-  constexpr std::array<const char*, 13> kConstraints = {"structured_outputs",
+  constexpr std::array<const char*, 12> kConstraints = {"structured_outputs",
                                                         "guided_json",
                                                         "guided_regex",
                                                         "guided_choice",
                                                         "guided_grammar",
                                                         "guided_json_object",
                                                         "guided_decoding_backend",
-                                                        "thinking_token_budget",
                                                         "prompt_embeds",
                                                         "logits_processors",
                                                         "suffix",

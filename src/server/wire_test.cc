@@ -124,7 +124,8 @@ TEST(Wire, WrongValuesNameTheirField) {
     EXPECT_EQ(result.error->param, param) << fields;
     EXPECT_EQ(result.error->status, param == "model" && fields.find("gpt-x") != std::string::npos ? 404 : 400);
   }
-  EXPECT_EQ(chat(kHi + R"(,"model":"gpt-x")").error->message, "The model `gpt-x` does not exist.");
+  EXPECT_EQ(chat(kHi + R"(,"model":"gpt-x")").error->message,
+            "The model `gpt-x` does not exist. Served here: `tiny`, `other`.");
 }
 
 TEST(Wire, DamagedMessagesAreRefused) {
@@ -182,6 +183,30 @@ TEST(Wire, ToolsSayHowTheAnswerIsRead) {
   EXPECT_TRUE(plan("").plain() == false && chat(kHi).spec.answer.plain());
   words.special_marks = true;
   EXPECT_FALSE(read_chat_request(json("{" + kHi + "}"), words).spec.skip_special) << "marks must be seen";
+}
+
+TEST(Wire, ReasoningIsBoundedWhereItStandsBetweenTags) {
+  Words words = test_words();
+  const auto bound = [&](ReasoningFormat format, const std::string& fields) {
+    words.formats = {CallFormat::none, format};
+    return read_chat_request(json("{" + kHi + fields + "}"), words);
+  };
+  const std::string five = R"(,"thinking_token_budget":5)";
+  const auto reasoning = bound(ReasoningFormat::tags, five).spec.sampling.reasoning;
+  ASSERT_TRUE(reasoning);
+  EXPECT_EQ(text_of(words, reasoning->begin), "<think>");
+  EXPECT_EQ(text_of(words, reasoning->end), "</think>");
+  EXPECT_EQ(reasoning->tokens, 5);
+  EXPECT_FALSE(reasoning->open);
+  EXPECT_TRUE(bound(ReasoningFormat::tags_opened, five).spec.sampling.reasoning->open);
+  EXPECT_FALSE(bound(ReasoningFormat::tags, "").spec.sampling.reasoning);
+  EXPECT_FALSE(bound(ReasoningFormat::tags, R"(,"thinking_token_budget":null)").spec.sampling.reasoning);
+  const std::string closed = R"(,"continue_final_message":true,"add_generation_prompt":false)";
+  EXPECT_FALSE(bound(ReasoningFormat::tags, five + closed).spec.sampling.reasoning) << "there is none";
+  EXPECT_EQ(bound(ReasoningFormat::tags, R"(,"thinking_token_budget":-1)").error->param, "thinking_token_budget");
+  for (const ReasoningFormat format : {ReasoningFormat::none, ReasoningFormat::channels})
+    EXPECT_EQ(bound(format, five).error->param, "thinking_token_budget");
+  EXPECT_EQ(complete(R"("prompt":"a","thinking_token_budget":5)").error->param, "thinking_token_budget");
 }
 
 TEST(Wire, ThePromptTellsWhereReasoningBegins) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/strings.h"
+
 namespace octavo {
 namespace {
 
@@ -15,7 +17,10 @@ bool Words::serves(std::string_view name) const {
 }
 
 ApiError Words::unknown_model(std::string_view name) const {
-  return {.status = 404, .message = "The model `" + std::string(name) + "` does not exist.", .param = "model"};
+  return {
+      .status = 404,
+      .message = "The model `" + std::string(name) + "` does not exist. Served here: `" + join(names, "`, `") + "`.",
+      .param = "model"};
 }
 
 Result<std::vector<std::int32_t>> Words::encode(std::string_view text, bool add_special) const {

@@ -51,6 +51,8 @@ class ConfigTest(BadModelTest):
             ("max_position_embeddings", 0),
             ("max_position_embeddings", HUGE),
             ("eos_token_id", "end"),
+            ("eos_token_id", [2, 513]),
+            ("eos_token_id", -1),
             ("rope_parameters", {"rope_type": "spiral", "rope_theta": 1e4}),
             ("rope_parameters", 7),
             ("rope_parameters", {"rope_type": "default", "rope_theta": -1}),

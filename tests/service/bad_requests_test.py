@@ -54,7 +54,7 @@ class BadRequestsTest(ServiceTest):
         for path, base in ((CHAT, {"messages": [{"role": "user", "content": "hi"}]}), (COMPLETION, {"prompt": "hi"}),
                            ("/tokenize", {"prompt": "hi"}), ("/detokenize", {"tokens": [1]})):
             error = self.assert_error(self.server.post(path, base | {"model": "x"}), 404, "model")
-            self.assertEqual(error["message"], "The model `x` does not exist.")
+            self.assertEqual(error["message"], "The model `x` does not exist. Served here: `tiny`.")
             self.assertEqual(error["type"], "NotFoundError")
 
     def test_bodies_that_are_no_json_object(self):

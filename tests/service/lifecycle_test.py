@@ -231,14 +231,18 @@ class ComingAndGoingTest(unittest.TestCase):
         server.stop()
 
     def test_wrong_starts_say_why(self):
-        for flags, mention in ((("--api-key-file", "/nonexistent"), "--api-key-file"), (("--port", "99999"), "--port"),
-                               (("--host", "no.such.host.invalid"), "--host"), (("--ssl-keyfile", "k"), "--ssl-certfile"),
-                               (("--tool-call-parser", "x"), "--tool-call-parser"),
-                               (("--chat-template", "/nonexistent"), "--chat-template")):
-            with self.subTest(flags):
-                done = octavo("serve", self.model, *flags)
-                self.assertIn(done.code, (1, 2))
-                self.assertIn(mention, done.err)
+        wrong_usage = (("--port", "99999"), ("--ssl-keyfile", "k"), ("--tool-call-parser", "x"), ("--api-key", ""),
+                       ("--api-key", " "), ("--open-route", "tokenize"), ("--allowed-origins", "page"),
+                       ("--allowed-origins", '["http://page/with/path"]'), ("--allowed-methods", "GET POST"),
+                       ("--allowed-headers", '["a:b"]'))  # fmt: skip
+        not_there = (("--api-key-file", "/nonexistent"), ("--host", "no.such.host.invalid"), ("--open-route", "/nope"),
+                     ("--chat-template", "/nonexistent"))
+        for code, starts in ((2, wrong_usage), (1, not_there)):
+            for flags in starts:
+                with self.subTest(flags):
+                    done = octavo("serve", self.model, *flags)
+                    self.assertEqual(done.code, code)
+                    self.assertIn(flags[0], done.err)
 
     def test_a_vllm_start_command_works_with_one_word_changed(self):
         server = self.serve("--host", "127.0.0.1", "--served_model_name", "tiny", "--max-model-len", "1024",

@@ -221,6 +221,25 @@ class ChannelReasoningTest(ScriptedTest):
         self.assertEqual((answer["reasoning"], answer["content"], answer["finish"]), ("It is dünn.", "", "stop"))
 
 
+class ReasoningBudgetTest(ScriptedTest):
+    marks = ("<think>", "</think>")
+    thought = "One thought after another, and no end in sight."
+    scripts = {"<|long|>": f"<think>{thought}</think>Done."}
+
+    def test_reasoning_ends_after_its_budget(self):
+        lengths = []
+        for budget in (0, 2, 4):
+            answer = self.ask("<|long|>", thinking_token_budget=budget)
+            self.assertEqual((answer["content"], answer["finish"]), ("Done.", "stop"))
+            self.assertTrue(self.thought.startswith(answer["reasoning"]), answer)
+            lengths.append(len(answer["reasoning"]))
+        self.assertEqual(lengths[0], 0)
+        self.assertLess(lengths[1], lengths[2])
+        self.assertLess(lengths[2], len(self.thought))
+        for roomy in (None, 1000):
+            self.assertEqual(self.ask("<|long|>", thinking_token_budget=roomy)["reasoning"], self.thought)
+
+
 class ParserFlagsTest(ScriptedTest):
     flags = ("--tool-call-parser", "none", "--reasoning-parser", "none")
 
