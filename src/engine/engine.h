@@ -91,6 +91,8 @@ struct EngineStats {
   int running = 0;
   int waiting = 0;
   std::int64_t pages_total = 0, pages_held = 0, pages_cached = 0, pages_free = 0;  // of the full group
+  // Of a state group: one for each sequence and those of the snapshots that are in use, snapshots that can be evicted.
+  std::int64_t records_total = 0, records_held = 0, records_cached = 0;
   std::uint64_t steps = 0;
   double host_seconds = 0;  // the engine's thread at work beside the device's: planning, launching, committing
   std::uint64_t prompt_tokens = 0, cached_prompt_tokens = 0, generated_tokens = 0;

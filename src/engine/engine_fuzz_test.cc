@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <thread>
 
@@ -74,6 +75,8 @@ TEST_P(EngineFuzz, EveryAnswerIsThatOfTheRequestAlone) {
   EXPECT_EQ(fake.model->wrong_places, 0);
   EXPECT_LE(fake.model->max_tokens_seen, shape.chunk);
   EXPECT_GE(fake->stats().preemptions, shape.least_preemptions);
+  const bool has_states = std::count(shape.windows.begin(), shape.windows.end(), FakeModel::kRecurrent) > 0;
+  EXPECT_EQ(fake.backend->ops().copies > 20, has_states && shape.prefix_caching) << fake.backend->ops().copies;
   for (int wait = 0; wait < 5000 && fake->stats().pages_held > 0; ++wait)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_EQ(fake->stats().pages_held, 0);  // what was cancelled is gone too
@@ -88,7 +91,9 @@ INSTANTIATE_TEST_SUITE_P(
                         Shape{"window_uncached", {12, 0, 20}, 30, 9, 6, false, 0},
                         Shape{"window_only", {10}, 12, 16, 4, true, 0},
                         Shape{"states", {FakeModel::kRecurrent, 0}, 6, 16, 6, true, 10},
-                        Shape{"states_and_window", {12, FakeModel::kRecurrent, 0}, 9, 7, 4, false, 0}),
+                        Shape{"states_uncached", {FakeModel::kRecurrent, 0}, 6, 16, 6, false, 10},
+                        Shape{"many_states", {FakeModel::kRecurrent, 0}, 40, 24, 6, true, 0},
+                        Shape{"states_and_window", {12, FakeModel::kRecurrent, 0}, 9, 7, 4, true, 0}),
         testing::Values(Manner{"at_once", false, 1}, Manner{"overlapping", true, 0}, Manner{"padded", true, 4})),
     [](const auto& which) { return std::string(std::get<0>(which.param).name) + "_" + std::get<1>(which.param).name; });
 

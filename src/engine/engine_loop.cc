@@ -272,6 +272,13 @@ void EngineLoop::publish() {
   current_.pages_held = use.held;
   current_.pages_cached = use.cached;
   current_.pages_free = use.free;
+  const auto& groups = store_.spec().groups;
+  if (groups.back().lifetime == Lifetime::state) {
+    const PoolUse records = ledger_.use(static_cast<int>(groups.size()) - 1);
+    current_.records_total = records.total;
+    current_.records_held = records.held;
+    current_.records_cached = records.cached;
+  }
   current_.prompt_tokens = scheduler_.counts().prompt_tokens;
   current_.cached_prompt_tokens = scheduler_.counts().cached_prompt_tokens;
   current_.preemptions = scheduler_.counts().preemptions;

@@ -114,6 +114,13 @@ class FakeOps final : public NullOps {
                   static_cast<std::size_t>(args.out.rows(i, 1).bytes()));
   }
 
+  // As the engine copies records. Fake ones are no numbers, so they are not multiplied.
+  void scale(const ScaleArgs& args) override {
+    if (args.factor != 1.0f || args.x.size(0) != 1) return;
+    std::memcpy(args.out.raw(), args.x.raw(), static_cast<std::size_t>(args.x.bytes()));
+    ++copies;
+  }
+
   void sample(const SampleArgs& args) override {
     for (std::int64_t row = 0; row < args.logits.size(0); ++row) {
       const SampleRow& rule = args.rows[row];
@@ -157,6 +164,7 @@ class FakeOps final : public NullOps {
   }
 
   bool out_of_range = false;  // a sampler that fails
+  std::atomic<int> copies = 0;
 };
 
 class FakeBackend final : public Backend {

@@ -4,6 +4,7 @@
 // slot, order, length or shared page gives another output, and what a history must give is known without any engine.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <span>
@@ -29,6 +30,7 @@ class FakeModel final : public Model {
   };
 
   static constexpr int kRecurrent = -1;
+  static constexpr int kMarks = 29;
   // windows: of each layer, 0 for all; or kRecurrent.
   FakeModel(int vocab, int max_positions, std::vector<int> windows) {
     spec_.family = "fake";
@@ -42,7 +44,7 @@ class FakeModel final : public Model {
         LayerSpec& layer = spec_.layers.emplace_back();
         layer.kind = "linear_attention";
         layer.cache = CacheKind::state;
-        layer.state_parts = {1, 2};
+        layer.state_parts = {1, 2, kMarks};
         continue;
       }
       spec_.layers.push_back({.kind = window > 0 ? "sliding_window" : "full_attention",
@@ -123,10 +125,12 @@ class FakeModel final : public Model {
     return view.pages + page * view.page_bytes + in_page * (view.page_bytes / view.page_size);
   }
 
-  // A record counts its tokens in its first part and keeps their hash in the second.
+  // A record counts its tokens in its first part and keeps their hash in the second. The third is full of the count, so
+  // that a record which was not brought over whole is noticed.
   void update_records(Step& step, int layer) {
     const Tensor counts = step.store.state(layer, 0);
     const Tensor hashes = step.store.state(layer, 1);
+    const Tensor all_marks = step.store.state(layer, 2);
     const std::int32_t* start = step.batch.query_start.data<std::int32_t>();
     std::vector<std::uint64_t>& after = after_[static_cast<std::size_t>(layer)];
     after.assign(static_cast<std::size_t>(step.batch.num_tokens), 0);
@@ -135,17 +139,21 @@ class FakeModel final : public Model {
       const std::int32_t context = step.batch.context.data<std::int32_t>()[s];
       float* count = counts.data<float>() + record;
       float* hash = hashes.data<float>() + std::int64_t{2} * record;
+      const std::span marks(all_marks.data<float>() + std::int64_t{kMarks} * record, kMarks);
       std::uint64_t kept = 1;
-      if (context == start[s + 1] - start[s])
+      if (context == start[s + 1] - start[s]) {
         *count = 0;
-      else
+      } else {
         std::memcpy(&kept, hash, sizeof kept);
+        if (std::any_of(marks.begin(), marks.end(), [&](float mark) { return mark != *count; })) ++wrong_places;
+      }
       if (static_cast<std::int32_t>(*count) != context - (start[s + 1] - start[s])) ++wrong_places;
       for (std::int32_t t = start[s]; t < start[s + 1]; ++t)
         kept = after[static_cast<std::size_t>(t)] =
             absorb(kept, {step.ids.data<std::int32_t>()[t], step.batch.positions.data<std::int32_t>()[t]});
       std::memcpy(hash, &kept, sizeof kept);
       *count = static_cast<float>(context);
+      std::fill(marks.begin(), marks.end(), *count);
     }
   }
 

@@ -79,7 +79,7 @@ Status LocalEngine::start(std::unique_ptr<KvStore> store, const std::vector<Atte
                                   .max_rows = limits.max_rows,
                                   .max_chunk = config_.long_prefill_token_threshold,
                                   .max_itl_ms = config_.max_itl_ms,
-                                  .prefix_caching = config_.prefix_caching && limits.num_state_groups == 0};
+                                  .prefix_caching = config_.prefix_caching};
   loop_ =
       std::make_unique<EngineLoop>(*store_, *runner_, inbox_, scheduler, spec().vocab,
                                    static_cast<int>(spec().layers.size()), loaded_->backend->device().asynchronous());
@@ -181,16 +181,13 @@ Status check_config(const EngineConfig& config) {
   return {};
 }
 
-void log_choices(const EngineFacts& facts, const CacheLayout& layout, const MemoryPlan& plan, bool prefix_caching) {
+void log_choices(const EngineFacts& facts, const CacheLayout& layout, const MemoryPlan& plan) {
   for (const std::string& line : facts.kv_report) log::info("kv cache", {{"layers", line}});
   log::info("kv capacity", {{"tokens", facts.capacity_tokens}, {"derivation", facts.capacity_derivation}});
   log::info("context", {{"max_model_len", facts.max_model_len}, {"reason", plan.length_reason}});
   log::info("memory", {{"weight_bytes", facts.weight_bytes},
                        {"kv_cache_bytes", facts.kv_cache_bytes},
                        {"activation_bytes", facts.activation_bytes}});
-  if (prefix_caching && layout.groups.size() > layout.group_shapes.size())
-    log::info("prefix cache off",
-              {{"why", "layers keep a recurrent state: prompts that begin alike are computed anew"}});
   if (layout.num_uncalibrated > 0)
     log::warn(
         "kv cache uncalibrated",
@@ -283,6 +280,7 @@ Result<std::unique_ptr<Engine>> make_local_engine(std::shared_ptr<LoadedModel> s
                                                  .kv_cache_bytes = config.kv_cache_bytes,
                                                  .max_num_seqs = config.max_num_seqs,
                                                  .max_num_batched_tokens = config.max_num_batched_tokens,
+                                                 .prefix_caching = config.prefix_caching,
                                                  .available_bytes = room.bytes,
                                                  .fill_reason = config.fill_memory ? room.derivation : ""}));
   limits.max_pages = (plan.max_model_len + config.page_size - 1) / config.page_size;
@@ -293,7 +291,7 @@ Result<std::unique_ptr<Engine>> make_local_engine(std::shared_ptr<LoadedModel> s
   EngineFacts facts = make_facts(loaded, config, layout, plan);
   auto engine = std::make_unique<LocalEngine>(std::move(shared), config, std::move(facts));
   OCTAVO_TRY(engine->start(std::move(store), layout.group_shapes, limits));
-  log_choices(engine->facts(), layout, plan, config.prefix_caching);
+  log_choices(engine->facts(), layout, plan);
   return std::unique_ptr<Engine>(std::move(engine));
 }
 

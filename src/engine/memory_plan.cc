@@ -16,6 +16,10 @@ namespace {
 constexpr int kAutoSequences = 16;
 constexpr int kAutoShare = 4;
 constexpr int kAutoShareForOne = 2;
+// Snapshots of recurrent states: so many for each sequence, and no more than this part of the cache. One of them weighs
+// as much as thousands of tokens, and spares the next sequence no more than it was asked to compute twice.
+constexpr int kSnapshotsPerSequence = 4;
+constexpr int kSnapshotShare = 8;
 // Of a device's own memory: what libraries and recordings may take later, beside what was seen.
 constexpr std::int64_t kSpareBytes = std::int64_t{256} << 20;
 
@@ -66,6 +70,21 @@ class PageCounts {
     return bytes(Lifetime::full, num_seqs, length) + bounded_bytes(num_seqs, length);
   }
 
+  // Of one record in all state groups; 0: there are none.
+  std::int64_t record_bytes() const {
+    std::int64_t sum = 0;
+    for (const CacheGroup& group : request_.groups)
+      if (group.lifetime == Lifetime::state) sum += page_bytes(group);
+    return sum;
+  }
+  // Snapshots beside so many sequences: none that would take the room of the full group's one long sequence.
+  std::int64_t snapshots(std::int64_t budget, std::int64_t num_seqs, std::int64_t length) const {
+    if (!request_.prefix_caching || record_bytes() == 0) return 0;
+    const std::int64_t left = budget - bounded_bytes(num_seqs, length) - bytes(Lifetime::full, 1, length);
+    const std::int64_t fits = std::min(left, budget / kSnapshotShare) / record_bytes();
+    return std::clamp<std::int64_t>(fits, 0, kSnapshotsPerSequence * num_seqs);
+  }
+
   // The longest sequence that fits into so many bytes, at most `most`; 0: none.
   std::int64_t longest(std::int64_t bytes, std::int64_t most) const {
     std::int64_t fits = 0;
@@ -91,7 +110,8 @@ Result<Budget> choose_budget(const MemoryRequest& request, const PageCounts& cou
   if (!request.fill_reason.empty()) return Budget{request.available_bytes, request.fill_reason};
   const std::int64_t length = request.max_model_len.value_or(request.model_positions);
   const std::int64_t sequences = std::min(request.max_num_seqs, kAutoSequences);
-  const std::int64_t wanted = counts.all_bytes(sequences, length);
+  const std::int64_t snapshots = request.prefix_caching ? kSnapshotsPerSequence * sequences : 0;
+  const std::int64_t wanted = counts.all_bytes(sequences, length) + snapshots * counts.record_bytes();
   const std::int64_t share = request.available_bytes / kAutoShare;
   if (wanted <= share)
     return Budget{wanted, "enough for " + std::to_string(sequences) + (sequences == 1 ? " sequence" : " sequences") +
@@ -163,7 +183,8 @@ std::int64_t bounded_sequences(const MemoryRequest& request, const PageCounts& c
   return 1;
 }
 
-std::string derive(const MemoryRequest& request, const MemoryPlan& plan, const Budget& budget, std::int64_t sequences) {
+std::string derive(const MemoryRequest& request, const MemoryPlan& plan, const Budget& budget, std::int64_t sequences,
+                   std::int64_t snapshots) {
   std::string text;
   for (std::size_t g = 0; g < request.groups.size(); ++g) {
     const CacheGroup& group = request.groups[g];
@@ -180,6 +201,8 @@ std::string derive(const MemoryRequest& request, const MemoryPlan& plan, const B
                    : "window " + std::to_string(group.window) + ": " + grouped(pages) + " pages x ") +
               grouped(bytes_per_page(group, request.page_size)) + " bytes for " + std::to_string(sequences) +
               (sequences == 1 ? " sequence" : " sequences");
+      if (group.lifetime == Lifetime::state && snapshots > 0)
+        text += " and " + std::to_string(snapshots) + (snapshots == 1 ? " snapshot" : " snapshots");
     }
   }
   return text + " (" + budget.reason + ")";
@@ -215,10 +238,13 @@ Result<MemoryPlan> plan_memory(const MemoryRequest& request) {
   OCTAVO_TRY(choose_length(request, counts, budget, plan));
 
   const std::int64_t sequences = bounded_sequences(request, counts, budget.bytes, plan.max_model_len);
-  const std::int64_t rest = budget.bytes - counts.bounded_bytes(sequences, plan.max_model_len);
+  const std::int64_t snapshots = counts.snapshots(budget.bytes, sequences, plan.max_model_len);
+  const std::int64_t rest =
+      budget.bytes - counts.bounded_bytes(sequences, plan.max_model_len) - snapshots * counts.record_bytes();
   bool has_full = false;
   for (const CacheGroup& group : request.groups) {
     std::int64_t pages = counts.pages(group, sequences, plan.max_model_len) + 1;
+    if (group.lifetime == Lifetime::state) pages += snapshots;
     if (group.lifetime == Lifetime::full) {
       pages = rest / counts.page_bytes(group);
       has_full = true;
@@ -230,7 +256,7 @@ Result<MemoryPlan> plan_memory(const MemoryRequest& request) {
       plan.capacity_tokens = std::int64_t{plan.num_pages.back() - 1} * request.page_size;
   }
   if (!has_full) plan.capacity_tokens = sequences * plan.max_model_len;
-  plan.derivation = derive(request, plan, budget, sequences);
+  plan.derivation = derive(request, plan, budget, sequences, snapshots);
   return plan;
 }
 

@@ -23,6 +23,7 @@ struct MemoryRequest {
   std::optional<std::int64_t> kv_cache_bytes;  // as the flag says; absent: auto
   int max_num_seqs = 64;
   int max_num_batched_tokens = 2048;
+  bool prefix_caching = false;       // records of states beyond those of sequences keep snapshots
   std::int64_t available_bytes = 0;  // what weights and activations leave
   std::string fill_reason = {};      // the derivation of available_bytes, where auto takes all of them
 };

@@ -218,5 +218,45 @@ TEST(MemoryPlan, RecordsOfStatesAreCounted) {
   EXPECT_EQ(plan->max_model_len, 128);
 }
 
+// Snapshots take what they are given of the tokens' part: four a sequence, an eighth of the cache at most, and none
+// where one long sequence needs it.
+TEST(MemoryPlan, SnapshotsOfStatesAreCounted) {
+  const std::vector<CacheGroup> groups{group_of(30), states()};
+  const std::int64_t record = bytes_per_page(states(), 64);
+  const std::int64_t length = 128 * 1474560 + 1474560;  // 8,192 tokens and the sink
+  MemoryRequest request{.groups = groups,
+                        .model_positions = 8192,
+                        .max_model_len = {},
+                        .kv_cache_bytes = 104 * record,
+                        .max_num_seqs = 64,
+                        .prefix_caching = true};
+  auto plan = plan_memory(request);
+  ASSERT_TRUE(plan) << plan.error().message();
+  EXPECT_EQ(plan->num_pages[1], 52 + 13);
+  EXPECT_EQ(plan->num_pages[0], 39 * record / 1474560);
+  EXPECT_LE(plan->bytes, 104 * record);
+  EXPECT_NE(plan->derivation.find("states: 64 records x 156,893,184 bytes for 51 sequences and 13 snapshots"),
+            std::string::npos)
+      << plan->derivation;
+  request.max_num_seqs = 2;
+  EXPECT_EQ(plan_memory(request)->num_pages[1], 3 + 8);
+
+  request.kv_cache_bytes = 10 * record + length;  // more than an eighth is left
+  request.max_num_seqs = 8;
+  EXPECT_EQ(plan_memory(request)->num_pages[1], 5 + 1);
+  request.kv_cache_bytes = 2 * record + length;
+  plan = plan_memory(request);
+  EXPECT_EQ(plan->num_pages, (std::vector<std::int32_t>{129, 2})) << plan->derivation;
+  EXPECT_EQ(plan->max_model_len, 8192);
+
+  // What is taken of a host's memory has room for them.
+  request.kv_cache_bytes.reset();
+  request.max_num_seqs = 2;
+  request.available_bytes = std::int64_t{1} << 40;
+  plan = plan_memory(request);
+  EXPECT_NE(plan->derivation.find("for 2 sequences and "), std::string::npos) << plan->derivation;
+  EXPECT_GE(plan->capacity_tokens, 2 * 8192);
+}
+
 }  // namespace
 }  // namespace octavo

@@ -25,6 +25,8 @@ void write_pages(StepPlan& plan, const KvLedger& ledger) {
       const auto pages = ledger.pages(entry.sequence->cache, pool);
       group.pages.insert(group.pages.end(), pages.begin(), pages.end());
       group.begin.push_back(group.pages.size());
+      if (const std::int32_t snapshot = ledger.snapshot(entry.sequence->cache, pool); snapshot != kSinkPage)
+        plan.copies.push_back({.group = pool, .from = snapshot, .to = pages.front()});
     }
   }
 }

@@ -92,6 +92,19 @@ int Runner::recorded_batch(const StepPlan& plan) const {
   return recorded_batch(plan.num_decodes);
 }
 
+// Part by part of each layer: a factor of one changes no bit.
+void Runner::copy_records(const StepPlan& plan) {
+  for (const RecordCopy& copy : plan.copies) {
+    const CacheGroup& group = parts_.store.spec().groups[static_cast<std::size_t>(copy.group)];
+    for (const LayerCache& layer : group.layers)
+      for (int part = 0; part < std::ssize(group.state_parts); ++part) {
+        const Tensor records = parts_.store.state(layer.layer, part);
+        parts_.backend.ops().scale(
+            {.x = records.rows(copy.from, 1), .weight = Tensor(), .out = records.rows(copy.to, 1)});
+      }
+  }
+}
+
 // All that a recording holds. Its inputs lie in device memory, where upload() has brought them.
 Tensor Runner::forward() {
   Ops& ops = parts_.backend.ops();
@@ -123,6 +136,7 @@ Tensor Runner::replay(int num_seqs) {
 Result<LaunchedStep> Runner::launch(const StepPlan& plan) {
   const int batch = recorded_batch(plan);
   OCTAVO_TRY(inputs_->upload(plan, batch));
+  copy_records(plan);
   const Tensor logits = batch > 0 ? replay(batch) : forward();
   check(plan.rows.empty() || logits.size(0) == std::max<std::int64_t>(batch, std::ssize(plan.rows)),
         "the model gives a row of logits for each that was asked for");

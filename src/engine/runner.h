@@ -64,6 +64,7 @@ class Runner {
   Step make_step(Ops& ops, Arena& arena) const;
   int recorded_batch(const StepPlan& plan) const;
   int recorded_batch(int num_seqs) const;
+  void copy_records(const StepPlan& plan);
   Tensor forward();
   Tensor replay(int num_seqs);
 

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "engine/plan_writer.h"
+#include "engine/snapshot_points.h"
 
 namespace octavo {
 
@@ -59,10 +60,14 @@ Scheduler::Scheduler(const SchedulerLimits& limits, KvLedger& ledger, const std:
     : limits_(limits), ledger_(ledger), groups_(groups) {
   check(limits.max_tokens > 0 && limits.max_seqs > 0 && limits.max_rows > 0, "a step has room for something");
   check(static_cast<int>(groups.size()) == ledger.num_pools(), "one pool a cache group");
+  has_states_ = std::any_of(groups.begin(), groups.end(),
+                            [](const CacheGroup& group) { return group.lifetime == Lifetime::state; });
 }
 
 void Scheduler::add(std::shared_ptr<Sequence> sequence) {
-  const bool shares = sequence->leader && limits_.prefix_caching && sequence->prompt_size > ledger_.page_size();
+  // Of a shorter prompt the leader leaves nothing to wait for.
+  const int least = leaves_snapshots() ? first_snapshot(ledger_.page_size()) : ledger_.page_size();
+  const bool shares = sequence->leader && limits_.prefix_caching && sequence->prompt_size > least;
   queue_.enter(*sequence);
   try {
     if (shares)
@@ -182,6 +187,8 @@ int Scheduler::chunk_of(const Draft& draft, const Sequence& sequence) const {
     count = std::min(count, sequence.job->decode_from - sequence.computed);
   else if (sequence.job)
     count = std::min(count, 1);
+  if (leaves_snapshots())
+    count = std::min(count, next_snapshot(sequence, sequence.computed, ledger_.page_size()) - sequence.computed);
   if (!sequence.decoding()) count = prompt_chunk(draft, sequence.computed, count);
   for (int excess = 1; count > 0 && excess > 0; count -= std::max(excess, 0))
     excess = rows_of(sequence, sequence.computed, count) - draft.rows_left;
@@ -240,6 +247,9 @@ void Scheduler::open_cache(Sequence& sequence) {
   int reusable = sequence.size() - 1;  // something must be computed, or there would be no logits
   if (sequence.rows_done < sequence.extra_rows_end()) reusable = std::min(reusable, sequence.rows_done);
   sequence.computed = ledger_.reuse(sequence.cache, sequence.chain, reusable);
+  if (!has_states_) return;
+  const int shared = ledger_.reusable_without_states(sequence.chain, reusable);
+  sequence.shared_pages = shared > sequence.computed ? shared / ledger_.page_size() : 0;
 }
 
 void Scheduler::close_cache(Sequence& sequence) {
@@ -294,8 +304,7 @@ bool Scheduler::admit(Draft& draft, const std::shared_ptr<Sequence>& sequence) {
 }
 
 void Scheduler::abandon(const StepPlan& plan) {
-  const auto is_state = [](const CacheGroup& group) { return group.lifetime == Lifetime::state; };
-  if (std::none_of(groups_.begin(), groups_.end(), is_state)) return;
+  if (!has_states_) return;
   for (const PlannedSequence& entry : plan.sequences)
     if (running_.contains(entry.sequence)) preempt(entry.sequence);
 }
@@ -315,11 +324,13 @@ void Scheduler::advance(const StepPlan& plan) {
 }
 
 void Scheduler::publish(Sequence& sequence) {
+  const bool at_point =
+      leaves_snapshots() && next_snapshot(sequence, sequence.computed - 1, ledger_.page_size()) == sequence.computed;
   try {
     if (limits_.prefix_caching) sequence.extend_chain(ledger_.page_size());
-    ledger_.commit(sequence.cache, sequence.computed, sequence.chain);
+    ledger_.commit(sequence.cache, sequence.computed, sequence.chain, at_point);
   } catch (const std::bad_alloc&) {
-    ledger_.commit(sequence.cache, sequence.computed, {});  // nobody can share these pages yet
+    ledger_.commit(sequence.cache, sequence.computed, {}, at_point);  // nobody can share these pages yet
   }
 }
 

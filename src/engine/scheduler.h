@@ -96,11 +96,13 @@ class Scheduler {
   void close_cache(Sequence& sequence);
   int chunk_of(const Draft& draft, const Sequence& sequence) const;
   int prompt_chunk(const Draft& draft, int first, int wanted) const;
+  bool leaves_snapshots() const { return limits_.prefix_caching && has_states_; }
   void publish(Sequence& sequence);
 
   SchedulerLimits limits_;
   KvLedger& ledger_;
   std::vector<CacheGroup> groups_;
+  bool has_states_ = false;
   Running running_;
   FairQueue queue_;
   std::vector<std::shared_ptr<Sequence>> held_;  // wait for their leader's prompt

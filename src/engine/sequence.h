@@ -66,6 +66,7 @@ struct Sequence {
   int drawn_row = -1;       // of the last of them: the sampled row that draws the next token; -1: none does
   int rows_done = 0;        // positions whose extra row (prompt logprobs, logits) was delivered
   int cached_tokens = 0;    // of the prompt, found in the cache at first admission
+  int shared_pages = 0;     // found in the cache when it was let in, without a snapshot of its states at their end
   std::chrono::steady_clock::time_point submitted, admitted;  // admitted: for the first time
   FairAccount* account = nullptr;                             // the caller's, while the scheduler has the sequence
   int charged = 0;                                            // tokens that the caller's account was charged with

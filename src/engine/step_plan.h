@@ -26,6 +26,13 @@ struct PlannedPages {
   std::vector<std::size_t> begin{0};
 };
 
+// Before a step, in every layer of a state group: record `to` becomes what record `from` is.
+struct RecordCopy {
+  int group = 0;
+  std::int32_t from = 0;
+  std::int32_t to = 0;
+};
+
 // One row of logits.
 struct PlannedRow {
   std::size_t entry = 0;       // which of the plan's sequences
@@ -46,6 +53,7 @@ struct StepPlan {
   std::vector<std::int32_t> ids;           // [tokens]; drawn_id() where the step before draws it
   std::vector<std::int32_t> positions;     // [tokens]
   std::vector<PlannedPages> groups;
+  std::vector<RecordCopy> copies;
   std::vector<PlannedRow> rows;  // the sampled ones first
   SampleBatch sampling;          // one row a sampled row
 

@@ -1,5 +1,5 @@
 // Layers with a recurrent state: a record is a sequence's own from its first token to its end, whoever had it before,
-// and what is given up in the middle is computed again to the same answer.
+// what is given up in the middle is computed again to the same answer, and so is what begins from a snapshot.
 
 #include <gtest/gtest.h>
 
@@ -87,12 +87,40 @@ TEST_F(State, ACancelledSequenceLeavesItsRecordToTheNext) {
   EXPECT_EQ(tokens_of(*after), alone);
 }
 
-// Prompts that begin alike find nothing: no record tells what the state was in between.
-TEST_F(State, NoPrefixIsReused) {
-  const auto engine = make_engine(config(), true);
-  const std::vector<std::int32_t> cold = tokens_of(**engine->submit(request(0, 96, 8)));
-  EXPECT_EQ(tokens_of(**engine->submit(request(0, 96, 8))), cold);
-  EXPECT_EQ(engine->stats().cached_prompt_tokens, 0u);
+// Two prompts of 400 tokens that share 300, on the path whose bits do not depend on how a prompt is cut.
+TEST_F(State, PromptsThatShare300TokensHitAtLeast256) {
+  const std::vector<std::int32_t>& text = golden_.ids.at("input_ids");
+  const auto prompt_with_tail = [&](int tail) {
+    Request request = this->request(0, 1, 8);
+    for (int i = 1; i < 400; ++i)
+      request.prompt.push_back((text[static_cast<std::size_t>(i) % text.size()] + (i < 300 ? i : i * tail)) % 500 + 3);
+    request.sampling.logprobs = 1;
+    return request;
+  };
+  EngineConfig config = this->config();
+  config.page_size = 64;
+  config.max_model_len = 512;
+  const auto hear = [](Engine& engine, const Request& request) {
+    std::pair<std::vector<float>, int> heard;
+    const auto stream = *engine.submit(request);
+    while (const auto event = stream->next()) {
+      if (event->token) heard.first.push_back(static_cast<float>(*event->token));
+      if (event->logprobs) heard.first.push_back(event->logprobs->logprob);
+      heard.second += event->cached_tokens;
+    }
+    return heard;
+  };
+  EngineConfig uncached = config;
+  uncached.prefix_caching = false;
+  const auto anew = *Engine::create(uncached, cpu_factory(false, true));
+  const auto engine = *Engine::create(config, cpu_factory(false, true));
+  for (const auto& [tail, least] : {std::pair(7, 0), {11, 256}, {7, 384}, {13, 256}}) {
+    const auto [expected, none] = hear(*anew, prompt_with_tail(tail));
+    const auto [heard, cached] = hear(*engine, prompt_with_tail(tail));
+    EXPECT_EQ(heard, expected) << tail;
+    EXPECT_EQ(none, 0);
+    EXPECT_GE(cached, least) << tail;
+  }
 }
 
 TEST_F(State, RecurrentLayersHaveNoCacheDtype) {
