@@ -101,12 +101,6 @@ Status set_top_k(Options& options, const std::string& text) {
   return {};
 }
 
-Status set_tensor_parallel(Options&, const std::string& text) {
-  OCTAVO_TRY(const std::int64_t value, parse_int(text));
-  if (value != 1) return Error("only 1 is supported: there is one rank");
-  return {};
-}
-
 constexpr std::array<std::pair<const char*, TransformChoice>, 3> kTransforms = {
     {{"auto", TransformChoice::automatic}, {"none", TransformChoice::none}, {"hadamard", TransformChoice::hadamard}}};
 constexpr std::array<std::pair<const char*, LoadFormat>, 4> kLoadFormats = {{{"auto", LoadFormat::automatic},
@@ -146,7 +140,7 @@ void add_cache_rows(std::vector<FlagRow>& rows) {
                   set_max_model_len});
   rows.push_back(
       {"--block-size", "TOKENS", "tokens a page of the cache, a power of two", "64", kEngineCommands, set_block_size});
-  rows.push_back({"--kv-cache-memory-bytes", "BYTES", "memory for the KV cache",
+  rows.push_back({"--kv-cache-memory-bytes", "BYTES", "memory for the KV cache, of each rank",
                   "on a GPU what --gpu-memory-utilization leaves, else by --max-num-seqs and --max-model-len, at most "
                   "a quarter of "
                   "what is free",
@@ -194,8 +188,8 @@ void add_engine_rows(std::vector<FlagRow>& rows) {
                   any([](Options& o, const std::string&) { o.engine.deterministic = o.cpu.deterministic = true; })});
   rows.push_back({"--device", "DEVICE", "auto (a usable GPU, else the processor), cpu or cuda", "auto",
                   checkpoint | bit(Command::bench_kernels), choice(device_of, kDevices)});
-  rows.push_back({"--threads", "COUNT", "threads of the processor's arithmetic", "the CPUs this process may use",
-                  checkpoint,
+  rows.push_back({"--threads", "COUNT", "threads of the processor's arithmetic, of all ranks together",
+                  "the CPUs this process may use", checkpoint,
                   count(1, 1024, false, [](Options& o, std::int64_t v) { o.cpu.num_threads = static_cast<int>(v); })});
   rows.push_back({"--cpu-isa", "ISA",
                   "instruction set: auto, plain, avx2, avx512 or amx; one that the processor lacks is refused",
@@ -204,8 +198,10 @@ void add_engine_rows(std::vector<FlagRow>& rows) {
                   "long prompts are always prefilled in chunks"});
   rows.push_back({"--trust-remote-code", "", "", "off", checkpoint, nothing(), Effect::no_effect,
                   "no code of a checkpoint is ever run"});
-  rows.push_back({"--tensor-parallel-size", "COUNT", "ranks that share the model; only 1", "1", kEngineCommands,
-                  set_tensor_parallel});
+  rows.push_back(
+      {"--tensor-parallel-size", "COUNT",
+       "ranks that share the model's heads, experts and vocabulary: threads, with --device cpu alone", "1", checkpoint,
+       count(1, 1024, false, [](Options& o, std::int64_t v) { o.engine.tensor_parallel = static_cast<int>(v); })});
 }
 
 void add_run_rows(std::vector<FlagRow>& rows) {

@@ -67,7 +67,8 @@ Status dispatch(Options options) {
       return run({options.engine, options.sampling, options.prompt, options.system, options.chat_template},
                  backend_factory(options), interrupts);
     case Command::inspect:
-      return inspect({path, options.engine.load_format, options.engine.overrides, options.chat_template, options.json},
+      return inspect({path, options.engine.load_format, options.engine.overrides, options.engine.tensor_parallel,
+                      options.chat_template, options.json},
                      backend_factory(options));
     case Command::eval_logits:
       return eval_logits({options.engine, options.ids_file, options.output, options.decode_from},

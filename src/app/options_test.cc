@@ -56,7 +56,7 @@ TEST(Options, WrongUsageNamesTheThing) {
   contains({"run", "m", "--top-p", "0"}, "--top-p");
   contains({"run", "m", "--dtype", "float16"}, "use bfloat16");
   contains({"run", "m", "--calculate-kv-scales"}, "--calculate-kv-scales is refused");
-  contains({"run", "m", "--tensor-parallel-size", "2"}, "only 1");
+  contains({"run", "m", "--tensor-parallel-size", "0"}, "--tensor-parallel-size: \"0\" is not between 1 and 1024");
   contains({"inspect"}, "needs a MODEL");
   contains({}, "no command");
 }

@@ -30,9 +30,14 @@ enum class Cut : std::uint8_t {
 
 struct PartRequest {
   std::string name;       // "model.layers.0.self_attn.q_proj"
-  std::int64_t out = 0;   // rows of the whole matrix
+  std::int64_t out = 0;   // rows of the whole part
   Cut cut = Cut::none;
   std::int64_t unit = 1;  // rows (or columns) that stay together
+  // Several parts may lie in one tensor: this one is its rows [first, first + out) of tensor_out. 0: it is all of it.
+  std::int64_t first = 0;
+  std::int64_t tensor_out = 0;
+
+  std::int64_t rows_of_tensor() const { return tensor_out > 0 ? tensor_out : out; }
 };
 
 // One stack of parts for every expert of a layer: W_e [sum(out), in], e = 0 .. count - 1. A checkpoint has a tensor for
@@ -75,8 +80,9 @@ class Binder {
     return vectors(target, {&part, 1});
   }
 
-  // The weights of a convolution of each channel by itself, stored [channels, 1, taps], kept as f32 [channels, taps].
-  virtual Status depthwise(Tensor& target, const std::string& name, std::int64_t channels, std::int64_t taps) = 0;
+  // The weights of a convolution of each channel by itself, a tensor stored [channels, 1, taps] or some parts of it
+  // (`out` counts channels), kept as f32 [sum(out), taps].
+  virtual Status depthwise(Tensor& target, std::span<const PartRequest> parts, std::int64_t taps) = 0;
 
   // A table that the model computed itself (rope frequencies): f32 [values.size()] on the device.
   virtual Status constant(Tensor& target, std::span<const float> values) = 0;
@@ -114,7 +120,7 @@ class CheckpointBinder final : public Binder {
   Status experts(std::vector<Weight>& target, const ExpertsRequest& request) override;
   Status expert_biases(Tensor& target, const ExpertsRequest& request) override;
   Status vectors(Tensor& target, std::span<const PartRequest> parts) override;
-  Status depthwise(Tensor& target, const std::string& name, std::int64_t channels, std::int64_t taps) override;
+  Status depthwise(Tensor& target, std::span<const PartRequest> parts, std::int64_t taps) override;
   Status constant(Tensor& target, std::span<const float> values) override;
   bool has(const std::string& name) const override;
   Result<StoredScales> kv_scales(const std::string& prefix, int q_heads, int kv_heads) override;
@@ -144,7 +150,7 @@ class DummyBinder final : public Binder {
   Status experts(std::vector<Weight>& target, const ExpertsRequest& request) override;
   Status expert_biases(Tensor& target, const ExpertsRequest& request) override;
   Status vectors(Tensor& target, std::span<const PartRequest> parts) override;
-  Status depthwise(Tensor& target, const std::string& name, std::int64_t channels, std::int64_t taps) override;
+  Status depthwise(Tensor& target, std::span<const PartRequest> parts, std::int64_t taps) override;
   Status constant(Tensor& target, std::span<const float> values) override;
   bool has(const std::string& name) const override;
   Result<StoredScales> kv_scales(const std::string& prefix, int q_heads, int kv_heads) override;

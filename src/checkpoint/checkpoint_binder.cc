@@ -102,9 +102,10 @@ Status CheckpointBinder::State::add_scales(WeightPart& part, const PartRequest& 
     return Error(checkpoint.path() + ": tensor " + in_quotes(file_name(request.name + ".weight")) +
                      " is e4m3, but has no weight_scale or weight_scale_inv beside it",
                  ErrorKind::not_found);
-  OCTAVO_TRY(const WeightScale whole, read_weight_scale(*tensor, request.out, in, quantization));
+  const std::int64_t out = request.rows_of_tensor();
+  OCTAVO_TRY(const WeightScale whole, read_weight_scale(*tensor, out, in, quantization));
   OCTAVO_TRY(const WeightScale share,
-             cut_scale(whole, request.out, in, rows, cols, paired).in(tensor->file + ": " + tensor->name));
+             cut_scale(whole, out, in, rows, cols, paired).in(tensor->file + ": " + tensor->name));
   OCTAVO_TRY(const std::byte* data, memory.floats(share.numbers));
   part.grain = share.grain;
   part.block_rows = share.block_rows;
@@ -128,19 +129,13 @@ Result<WeightPart> CheckpointBinder::State::part(const PartRequest& request, std
   const bool may_be_packed = quantization.scheme == WeightScheme::int4 || quantization.scheme == WeightScheme::mixed;
   if (may_be_packed && find(name) == nullptr && find(name + "_packed") != nullptr) return int4_part(request, in);
   OCTAVO_TRY(const StoredTensor* tensor, require(name));
-  OCTAVO_TRY(check_shape(*tensor, {request.out, in}));
+  OCTAVO_TRY(check_shape(*tensor, {request.rows_of_tensor(), in}));
   OCTAVO_TRY(check_weight_dtype(*tensor));
   const std::string where = tensor->file + ": tensor " + in_quotes(tensor->name);
-  Range rows{0, request.out};
-  Range cols{0, in};
-  if (request.cut == Cut::rows) {
-    OCTAVO_TRY(rows, cut_range(request.out, request.unit, rank, true).in(where));
-  }
-  if (request.cut == Cut::columns) {
-    OCTAVO_TRY(cols, cut_range(in, request.unit, rank, false).in(where));
-    OCTAVO_TRY(check_grain(cols, in, dtype_info(tensor->dtype).block_elems).in(where));
-  }
-  OCTAVO_TRY(const std::int64_t paired, paired_rows(name, request.out));
+  OCTAVO_TRY(const Share share, share_of(request, in, rank).in(where));
+  const auto [rows, cols] = share;
+  OCTAVO_TRY(check_grain(cols, in, dtype_info(tensor->dtype).block_elems).in(where));
+  OCTAVO_TRY(const std::int64_t paired, paired_rows(name, request.rows_of_tensor()));
   WeightPart part;
   OCTAVO_TRY(part.values, values(*tensor, rows, cols, paired));
   if (tensor->dtype == DType::e4m3) {
@@ -161,15 +156,11 @@ Result<std::vector<float>> CheckpointBinder::State::finite_floats(const StoredTe
 Status CheckpointBinder::State::append_vector(std::vector<float>& stacked, const PartRequest& request) {
   check(request.cut != Cut::columns, "a vector has no columns");
   OCTAVO_TRY(const StoredTensor* tensor, require(request.name));
-  OCTAVO_TRY(check_shape(*tensor, {request.out}));
+  OCTAVO_TRY(check_shape(*tensor, {request.rows_of_tensor()}));
   OCTAVO_TRY(const std::vector<float> whole, finite_floats(*tensor));
-  Range rows{0, request.out};
-  if (request.cut == Cut::rows) {
-    const std::string where = tensor->file + ": tensor " + in_quotes(tensor->name);
-    OCTAVO_TRY(rows, cut_range(request.out, request.unit, rank, true).in(where));
-  }
-  OCTAVO_TRY(const std::int64_t paired, paired_rows(request.name, request.out));
-  for (std::int64_t r = rows.begin; r < rows.end(); ++r)
+  OCTAVO_TRY(const Share share, share_of(request, 1, rank).in(tensor->file + ": tensor " + in_quotes(tensor->name)));
+  OCTAVO_TRY(const std::int64_t paired, paired_rows(request.name, request.rows_of_tensor()));
+  for (std::int64_t r = share.rows.begin; r < share.rows.end(); ++r)
     stacked.push_back(whole[static_cast<std::size_t>(file_row(r, paired))]);
   return {};
 }
@@ -213,12 +204,18 @@ Status CheckpointBinder::vectors(Tensor& target, std::span<const PartRequest> pa
   return constant(target, stacked);
 }
 
-Status CheckpointBinder::depthwise(Tensor& target, const std::string& name, std::int64_t channels, std::int64_t taps) {
-  OCTAVO_TRY(const StoredTensor* tensor, state_->require(name));
-  OCTAVO_TRY(check_shape(*tensor, {channels, 1, taps}));
-  OCTAVO_TRY(const std::vector<float> weights, state_->finite_floats(*tensor));
-  OCTAVO_TRY(constant(target, weights));
-  target = target.reshaped({channels, taps});
+Status CheckpointBinder::depthwise(Tensor& target, std::span<const PartRequest> parts, std::int64_t taps) {
+  std::vector<float> stacked;
+  for (const PartRequest& request : parts) {
+    OCTAVO_TRY(const StoredTensor* tensor, state_->require(request.name));
+    OCTAVO_TRY(check_shape(*tensor, {request.rows_of_tensor(), 1, taps}));
+    OCTAVO_TRY(const std::vector<float> whole, state_->finite_floats(*tensor));
+    OCTAVO_TRY(const Share share,
+               share_of(request, taps, state_->rank).in(tensor->file + ": tensor " + in_quotes(tensor->name)));
+    stacked.insert(stacked.end(), whole.begin() + share.rows.begin * taps, whole.begin() + share.rows.end() * taps);
+  }
+  OCTAVO_TRY(constant(target, stacked));
+  target = target.reshaped({std::ssize(stacked) / taps, taps});
   return {};
 }
 

@@ -246,9 +246,64 @@ TEST(CheckpointBinder, CutsRowsColumnsAndScales) {
   EXPECT_TRUE(bound.binder->finish());
 
   Bound four(tensors, quantization, {1, 4});
-  expect_error(four.bind(weight, {"g", 4, Cut::rows, 1}, 8),
-               {"g.weight_scale", "from 1 to 2 of 4 cuts through a block of 2"});
   expect_error(four.bind(weight, {"w", 4, Cut::rows, 3}, 4), {"\"w.weight\"", "4", "units of 3"});
+}
+
+// The value of every number of each share is that of the whole, wherever a share begins in a block.
+TEST(CheckpointBinder, SharesThatBeginInsideABlockOfScalesKeepTheirValues) {
+  constexpr std::int64_t kOut = 12, kIn = 24;
+  Quantization quantization;
+  quantization.scheme = WeightScheme::fp8_block;
+  quantization.block_rows = 4;
+  quantization.block_cols = 16;
+  const std::vector<float> scales = {1, 2, 3, 4, 5, 6};
+  for (const int size : {1, 2, 3, 6})
+    for (const Cut cut : {Cut::rows, Cut::columns})
+      for (int rank = 0; rank < size; ++rank) {
+        Bound bound({e4m3("w.weight", kOut, kIn), floats("w.weight_scale_inv", {3, 2}, scales)}, quantization,
+                    {rank, size});
+        Weight weight;
+        const Status status = bound.bind(weight, {"w", kOut, cut}, kIn);
+        ASSERT_TRUE(status) << message_of(status);
+        const WeightPart& part = weight.parts[0];
+        const std::int64_t first_row = cut == Cut::rows ? rank * kOut / size : 0;
+        const std::int64_t first_col = cut == Cut::columns ? rank * kIn / size : 0;
+        for (std::int64_t r = 0; r < weight.out; ++r)
+          for (std::int64_t c = 0; c < weight.in; ++c)
+            ASSERT_EQ(part.scale.rows(r / part.block_rows, 1).data<float>()[c / part.block_cols],
+                      scales[static_cast<std::size_t>((first_row + r) / 4 * 2 + (first_col + c) / 16)])
+                << size << " ranks, rank " << rank << ", row " << r << ", column " << c;
+      }
+}
+
+// Three parts of one tensor, each with its own units, as a delta net's q, k and v have them.
+TEST(CheckpointBinder, PartsOfOneTensorAreCutEachByItself) {
+  const std::vector<MadeTensor> tensors = {
+      counted("qkv.weight", 8, 1), floats("conv", {8, 1, 2}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15})};
+  const auto parts = [](const std::string& name) {
+    return std::array<PartRequest, 3>{{{name, 2, Cut::rows, 2, 0, 8},  // one head: on both ranks
+                                       {name, 2, Cut::rows, 1, 2, 8},
+                                       {name, 4, Cut::rows, 2, 4, 8}}};
+  };
+  const std::vector<std::vector<float>> expected = {{0, 1, 2, 4, 5}, {0, 1, 3, 6, 7}};
+  for (int rank = 0; rank < 2; ++rank) {
+    Bound bound(tensors, {}, {rank, 2});
+    Weight weight;
+    ASSERT_TRUE(bound.binder->weight(weight, parts("qkv"), 1));
+    std::vector<float> rows;
+    for (const WeightPart& part : weight.parts)
+      for (const float row : numbers_of<float>(part.values)) rows.push_back(row);
+    EXPECT_EQ(rows, expected[static_cast<std::size_t>(rank)]);
+    Tensor taps;
+    ASSERT_TRUE(bound.binder->depthwise(taps, parts("conv"), 2));
+    ASSERT_EQ(taps.describe(), "f32 [5, 2]");
+    for (std::size_t row = 0; row < 5; ++row)
+      EXPECT_EQ(taps.data<float>()[2 * row + 1], 2 * expected[static_cast<std::size_t>(rank)][row] + 1);
+    EXPECT_TRUE(bound.binder->finish());
+  }
+  Bound wrong(tensors);
+  Weight weight;
+  expect_error(wrong.bind(weight, {"qkv", 2, Cut::none, 1, 0, 9}, 1), {"\"qkv.weight\"", "[8, 1]", "expected [9, 1]"});
 }
 
 TEST(CheckpointBinder, BlocksAreCutAtTheirEdges) {

@@ -19,21 +19,6 @@ std::uint64_t key_of(const std::string& name, std::uint64_t seed) {
 
 bool is_norm(const std::string& name) { return name.find("norm") != std::string::npos; }
 
-struct Share {
-  Range rows, cols;
-};
-
-Result<Share> share_of(const PartRequest& request, std::int64_t in, RankOf rank) {
-  Share share{{0, request.out}, {0, in}};
-  if (request.cut == Cut::rows) {
-    OCTAVO_TRY(share.rows, cut_range(request.out, request.unit, rank, true).in(request.name));
-  }
-  if (request.cut == Cut::columns) {
-    OCTAVO_TRY(share.cols, cut_range(in, request.unit, rank, false).in(request.name));
-  }
-  return share;
-}
-
 }  // namespace
 
 DType dummy_dtype(const Quantization& quantization, const std::string& name) {
@@ -61,7 +46,7 @@ struct DummyBinder::State {
 
 Result<RandomMatrix> DummyBinder::State::matrix(const PartRequest& request, std::int64_t in) const {
   const DType dtype = dummy_dtype(quantization, request.name);
-  OCTAVO_TRY(const Share share, share_of(request, in, rank));
+  OCTAVO_TRY(const Share share, share_of(request, in, rank).in(request.name));
   if (dtype == DType::e2m1) {
     OCTAVO_TRY(check_grain({0, in}, 0, kExponentReach).in(request.name));
     OCTAVO_TRY(check_grain(share.cols, in, kExponentReach).in(request.name));
@@ -178,7 +163,7 @@ Status DummyBinder::expert_biases(Tensor& target, const ExpertsRequest& request)
 Status DummyBinder::vectors(Tensor& target, std::span<const PartRequest> parts) {
   std::vector<float> stacked;
   for (const PartRequest& request : parts) {
-    OCTAVO_TRY(const Share share, share_of(request, 1, state_->rank));
+    OCTAVO_TRY(const Share share, share_of(request, 1, state_->rank).in(request.name));
     const std::int64_t count = share.rows.count;
     std::vector<std::uint16_t> bits(static_cast<std::size_t>(count), bf16_from_f32(1.0f));
     if (!is_norm(request.name))
@@ -189,9 +174,12 @@ Status DummyBinder::vectors(Tensor& target, std::span<const PartRequest> parts) 
   return constant(target, stacked);
 }
 
-Status DummyBinder::depthwise(Tensor& target, const std::string& name, std::int64_t channels, std::int64_t taps) {
-  OCTAVO_TRY(vector(target, name, channels * taps));
-  target = target.reshaped({channels, taps});
+Status DummyBinder::depthwise(Tensor& target, std::span<const PartRequest> parts, std::int64_t taps) {
+  std::vector<PartRequest> numbers(parts.begin(), parts.end());
+  for (PartRequest& part : numbers)
+    for (std::int64_t* count : {&part.out, &part.unit, &part.first, &part.tensor_out}) *count *= taps;
+  OCTAVO_TRY(vectors(target, numbers));
+  target = target.reshaped({target.elements() / taps, taps});
   return {};
 }
 

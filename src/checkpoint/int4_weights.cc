@@ -55,20 +55,16 @@ Result<WeightPart> CheckpointBinder::State::int4_part(const PartRequest& request
   if (words->dtype != DType::i32 || in % kGroup != 0)
     return tensor_error(*words, "is not of 4-bit integers, eight a word, in rows of whole groups of 32",
                         ErrorKind::unsupported);
-  OCTAVO_TRY(check_shape(*words, {request.out, in / kWord}));
-  OCTAVO_TRY(check_shape(*scales, {request.out, in / kGroup}));
-  OCTAVO_TRY(check_said_shape(*shape, request.out, in));
+  const std::int64_t out = request.rows_of_tensor();
+  OCTAVO_TRY(check_shape(*words, {out, in / kWord}));
+  OCTAVO_TRY(check_shape(*scales, {out, in / kGroup}));
+  OCTAVO_TRY(check_said_shape(*shape, out, in));
   OCTAVO_TRY(const std::vector<std::uint16_t> halves, half_scales(*scales));
-  Range rows{0, request.out};
-  Range cols{0, in};
   const std::string where = words->file + ": tensor " + in_quotes(words->name);
-  if (request.cut == Cut::rows) {
-    OCTAVO_TRY(rows, cut_range(request.out, request.unit, rank, true).in(where));
-  }
-  if (request.cut == Cut::columns) {
-    OCTAVO_TRY(cols, cut_range(in, request.unit, rank, false).in(where));
-    OCTAVO_TRY(check_grain(cols, in, kGroup).in(where));
-  }
+  OCTAVO_TRY(const Share share, share_of(request, in, rank).in(where));
+  const Range rows = share.rows;
+  const Range cols = share.cols;
+  OCTAVO_TRY(check_grain(cols, in, kGroup).in(where));
   const std::int64_t block = dtype_info(DType::q4_0).block_bytes;
   const std::int64_t groups = cols.count / kGroup;
   const auto write = [&](std::int64_t first, std::int64_t count, std::byte* to) {

@@ -20,6 +20,19 @@ Result<Range> cut_range(std::int64_t n, std::int64_t unit, RankOf rank, bool rep
                " units) cannot be shared evenly by " + std::to_string(rank.size) + " ranks");
 }
 
+Result<Share> share_of(const PartRequest& request, std::int64_t in, RankOf rank) {
+  check(request.first >= 0 && request.first + request.out <= request.rows_of_tensor(), "a part lies in its tensor");
+  Share share{{0, request.out}, {0, in}};
+  if (request.cut == Cut::rows) {
+    OCTAVO_TRY(share.rows, cut_range(request.out, request.unit, rank, true));
+  }
+  if (request.cut == Cut::columns) {
+    OCTAVO_TRY(share.cols, cut_range(in, request.unit, rank, false));
+  }
+  share.rows.begin += request.first;
+  return share;
+}
+
 Status check_grain(Range range, std::int64_t n, std::int64_t grain) {
   if (range.begin % grain == 0 && (range.end() % grain == 0 || range.end() == n)) return {};
   return Error("the share from " + std::to_string(range.begin) + " to " + std::to_string(range.end()) + " of " +

@@ -20,6 +20,12 @@ struct Range {
 // neighbouring ranks hold the same unit, without it (columns: the shares are summed) that is an error.
 Result<Range> cut_range(std::int64_t n, std::int64_t unit, RankOf rank, bool repeat);
 
+// The rows of the tensor and the columns of `in` that `rank` holds of a part.
+struct Share {
+  Range rows, cols;
+};
+Result<Share> share_of(const PartRequest& request, std::int64_t in, RankOf rank);
+
 // Rows [begin, end) must start and end on a boundary of `grain` or at the edges of n: a block, or a block of scales.
 Status check_grain(Range range, std::int64_t n, std::int64_t grain);
 

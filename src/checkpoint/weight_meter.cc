@@ -27,8 +27,8 @@ Status WeightMeter::vectors(Tensor&, std::span<const PartRequest> parts) {
   return {};
 }
 
-Status WeightMeter::depthwise(Tensor&, const std::string&, std::int64_t channels, std::int64_t taps) {
-  bytes_ += static_cast<std::size_t>(dtype_bytes(DType::f32, channels * taps));
+Status WeightMeter::depthwise(Tensor&, std::span<const PartRequest> parts, std::int64_t taps) {
+  for (const PartRequest& part : parts) bytes_ += static_cast<std::size_t>(dtype_bytes(DType::f32, part.out * taps));
   return {};
 }
 

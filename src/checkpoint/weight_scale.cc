@@ -1,8 +1,10 @@
 #include "checkpoint/weight_scale.h"
 
 #include <cmath>
+#include <numeric>
 #include <utility>
 
+#include "base/check.h"
 #include "base/strings.h"
 
 namespace octavo {
@@ -21,6 +23,10 @@ Result<std::vector<float>> read_positive(const StoredTensor& tensor) {
       return bad_weight_scale(tensor, "holds " + std::to_string(number) + ", but scales must be finite and positive");
   return numbers;
 }
+
+// The largest blocks, counted from where a share begins, of which none lies in two blocks of the whole: a share that
+// begins inside a block has its scale for smaller ones.
+int finer_block(Range share, int block) { return static_cast<int>(std::gcd<std::int64_t>(share.begin, block)); }
 
 bool is_single(const std::vector<std::int64_t>& shape) { return shape.empty() || (shape.size() == 1 && shape[0] == 1); }
 
@@ -69,15 +75,17 @@ Result<WeightScale> cut_scale(const WeightScale& whole, std::int64_t out, std::i
     return part;
   }
   if (paired != 0) return Error("rows in adjacent pairs cannot have scales per block", ErrorKind::unsupported);
-  OCTAVO_TRY(check_grain(rows, out, whole.block_rows).in("rows"));
-  OCTAVO_TRY(check_grain(cols, in, whole.block_cols).in("columns"));
-  const std::int64_t first_row = rows.begin / whole.block_rows;
-  const std::int64_t first_col = cols.begin / whole.block_cols;
-  part.rows = blocks(rows.count, whole.block_rows);
-  part.cols = blocks(cols.count, whole.block_cols);
+  check(rows.end() <= out && cols.end() <= in, "a share lies in its matrix");
+  part.block_rows = finer_block(rows, whole.block_rows);
+  part.block_cols = finer_block(cols, whole.block_cols);
+  part.rows = blocks(rows.count, part.block_rows);
+  part.cols = blocks(cols.count, part.block_cols);
   for (std::int64_t r = 0; r < part.rows; ++r)
-    for (std::int64_t c = 0; c < part.cols; ++c)
-      part.numbers.push_back(whole.numbers[static_cast<std::size_t>((first_row + r) * whole.cols + first_col + c)]);
+    for (std::int64_t c = 0; c < part.cols; ++c) {
+      const std::int64_t row = (rows.begin + r * part.block_rows) / whole.block_rows;
+      const std::int64_t col = (cols.begin + c * part.block_cols) / whole.block_cols;
+      part.numbers.push_back(whole.numbers[static_cast<std::size_t>(row * whole.cols + col)]);
+    }
   return part;
 }
 

@@ -1,7 +1,7 @@
 // WeightScale: the scales beside an e4m3 matrix, on the host. Their shape decides the grain; only whether [a, b] means
 // blocks, and of which size, comes from the checkpoint's quantization.
 //
-// Refuses shapes that fit no grain, scales that are not finite and positive, and cuts through a block.
+// Refuses shapes that fit no grain and scales that are not finite and positive.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,8 @@ struct WeightScale {
 Result<WeightScale> read_weight_scale(const StoredTensor& tensor, std::int64_t out, std::int64_t in,
                                       const Quantization& quantization);
 
-// The scales of a share of a matrix [out, in]. `paired`: as file_row; only per channel.
+// The scales of a share of a matrix [out, in]; of smaller blocks where the share begins inside one. `paired`: as
+// file_row; not per block.
 Result<WeightScale> cut_scale(const WeightScale& whole, std::int64_t out, std::int64_t in, Range rows, Range cols,
                               std::int64_t paired);
 

@@ -6,6 +6,7 @@
 #include "base/parallel.h"
 #include "cpu/device.h"
 #include "cpu/ops.h"
+#include "cpu/rank_comm.h"
 
 namespace octavo::cpu {
 
@@ -15,14 +16,17 @@ constexpr int kMaxThreads = 1024;
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(const Config& config, int num_threads)
-      : device_(std::to_string(num_threads) + (num_threads == 1 ? " thread, " : " threads, ") +
-                std::string(name_of(config.isa)) + (config.deterministic ? ", deterministic" : "")),
-        ops_(num_threads, config.isa, config.deterministic) {}
+  CpuBackend(const Config& config, int num_threads, const CpuDevice::Account& account, std::unique_ptr<Comm> comm)
+      : device_(
+            std::to_string(num_threads) + (num_threads == 1 ? " thread, " : " threads, ") +
+                std::string(name_of(config.isa)) + (config.deterministic ? ", deterministic" : ""),
+            [] { return read_memory(); }, account),
+        ops_(num_threads, config.isa, config.deterministic),
+        comm_(std::move(comm)) {}
 
   Device& device() override { return device_; }
   Ops& ops() override { return ops_; }
-  Comm& comm() override { return comm_; }
+  Comm& comm() override { return *comm_; }
   Status supports(const AttentionShape& shape) const override;
   Status supports_compute(DType compute) const override;
   int recorded_batch(int num_seqs) const override { return num_seqs; }
@@ -30,7 +34,7 @@ class CpuBackend final : public Backend {
  private:
   CpuDevice device_;
   CpuOps ops_;
-  SingleRank comm_;
+  std::unique_ptr<Comm> comm_;
 };
 
 Status segment_supported(const KvSegment& segment) {
@@ -71,7 +75,8 @@ Status CpuBackend::supports_compute(DType compute) const {
 
 }  // namespace
 
-Result<std::unique_ptr<Backend>> make_backend(const Config& config) {
+Result<std::vector<std::unique_ptr<Backend>>> make_backends(const Config& config, int num_ranks) {
+  check(num_ranks >= 1, "a model has a rank");
   if (config.num_threads < 0 || config.num_threads > kMaxThreads)
     return Error("the number of threads must lie between 1 and " + std::to_string(kMaxThreads) +
                  " (0: every CPU), not " + std::to_string(config.num_threads));
@@ -80,7 +85,21 @@ Result<std::unique_ptr<Backend>> make_backend(const Config& config) {
                      std::string(name_of(best_isa())) + "'",
                  ErrorKind::unsupported);
   const int num_threads = config.num_threads > 0 ? config.num_threads : available_cpus();
-  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(config, num_threads));
+  const auto account = std::make_shared<std::atomic<std::size_t>>(0);
+  const auto group = std::make_shared<RankGroup>(num_ranks);
+  std::vector<std::unique_ptr<Backend>> backends;
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    std::unique_ptr<Comm> comm = std::make_unique<SingleRank>();
+    if (num_ranks > 1) comm = std::make_unique<RankComm>(group, rank);
+    backends.push_back(
+        std::make_unique<CpuBackend>(config, std::max(1, num_threads / num_ranks), account, std::move(comm)));
+  }
+  return backends;
+}
+
+Result<std::unique_ptr<Backend>> make_backend(const Config& config) {
+  OCTAVO_TRY(auto backends, make_backends(config, 1));
+  return std::move(backends.front());
 }
 
 }  // namespace octavo::cpu

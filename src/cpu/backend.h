@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "base/result.h"
 #include "cpu/isa.h"
@@ -21,5 +22,9 @@ struct Config {
 
 // Refuses an isa that the processor lacks.
 Result<std::unique_ptr<Backend>> make_backend(const Config& config);
+
+// Of the ranks of one model, which are threads of this process and share its CPUs: each has its part of num_threads, at
+// least one.
+Result<std::vector<std::unique_ptr<Backend>>> make_backends(const Config& config, int num_ranks);
 
 }  // namespace octavo::cpu

@@ -16,10 +16,14 @@ namespace octavo::cpu {
 
 class CpuDevice final : public Device {
  public:
-  // `machine` says what is left at the moment; tests put their own in its place.
+  using Account = std::shared_ptr<std::atomic<std::size_t>>;  // bytes allocated
+
+  // `machine` says what is left at the moment; tests put their own in its place. Devices of one machine may share an
+  // account, so that each knows what the others have taken.
   explicit CpuDevice(
-      std::string description, std::function<MemoryInfo()> machine = [] { return read_memory(); })
-      : description_(std::move(description)), machine_(std::move(machine)) {}
+      std::string description, std::function<MemoryInfo()> machine = [] { return read_memory(); },
+      Account account = std::make_shared<std::atomic<std::size_t>>(0))
+      : description_(std::move(description)), machine_(std::move(machine)), allocated_(std::move(account)) {}
 
   std::string describe() const override { return description_; }
   MemoryInfo memory() const override;
@@ -36,8 +40,7 @@ class CpuDevice final : public Device {
  private:
   std::string description_;
   std::function<MemoryInfo()> machine_;
-  // Shared with the buffers, which may outlive the device.
-  std::shared_ptr<std::atomic<std::size_t>> allocated_ = std::make_shared<std::atomic<std::size_t>>(0);
+  Account allocated_;  // the buffers', which may outlive the device, too
 };
 
 }  // namespace octavo::cpu

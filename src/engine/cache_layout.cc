@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "kv/skip_layers.h"
+#include "model/split.h"
 
 namespace octavo {
 namespace {
@@ -34,10 +35,14 @@ AttentionShape shape_of(const LayerSpec& layer, const KvFormat& format, int page
           .sinks = layer.sinks};
 }
 
+LayerSpec layer_of_rank(const CacheLayoutInput& input, std::size_t index) {
+  return heads_of_rank(input.spec.layers[index], {0, input.num_ranks});
+}
+
 Result<KvFormat> format_of(const CacheLayoutInput& input, std::size_t index, bool skipped) {
   const KvScales scales = index < input.scales.size() ? input.scales[index] : KvScales{};
   const KvElem compute = input.compute == DType::f32 ? KvElem::f32 : KvElem::bf16;
-  return layer_format(input.spec.layers[index], skipped ? KvCacheChoice{} : input.choice, compute, scales)
+  return layer_format(layer_of_rank(input, index), skipped ? KvCacheChoice{} : input.choice, compute, scales)
       .in("the KV cache of layer " + std::to_string(index));
 }
 
@@ -79,22 +84,24 @@ std::string scale_text(const LayerFacts& facts) {
 }
 
 // What a report line says of a layer, but for its number.
-std::string layer_text(const LayerSpec& layer, const LayerFacts& facts) {
+std::string layer_text(const LayerSpec& layer, const LayerFacts& facts, int num_ranks) {
+  const std::string where = num_ranks == 1 ? "" : " on each of " + std::to_string(num_ranks) + " ranks";
   std::string text = layer.kind;
   if (layer.window > 0) text += " (window " + std::to_string(layer.window) + ")";
   if (keeps_state(layer))
-    return text + ": float32 state of " + std::to_string(state_bytes(layer)) + " bytes a sequence";
+    return text + ": float32 state of " + std::to_string(state_bytes(layer)) + " bytes a sequence" + where;
   if (!facts.has_cache) return text + ": reads the cache of layer " + std::to_string(layer.shared_with);
   return text + ": " + describe(facts.format) + scale_text(facts) + "; " +
-         std::to_string(bytes_per_token(facts.format)) + " bytes a token";
+         std::to_string(bytes_per_token(facts.format)) + " bytes a token" + where;
 }
 
-std::vector<std::string> report_lines(const ModelSpec& spec, const std::vector<LayerFacts>& layers) {
+std::vector<std::string> report_lines(const CacheLayoutInput& input, const std::vector<LayerFacts>& layers) {
+  const auto text_of = [&](std::size_t i) { return layer_text(input.spec.layers[i], layers[i], input.num_ranks); };
   std::vector<std::string> lines;
   for (std::size_t begin = 0; begin < layers.size();) {
-    const std::string text = layer_text(spec.layers[begin], layers[begin]);
+    const std::string text = text_of(begin);
     std::size_t end = begin + 1;
-    while (end < layers.size() && layer_text(spec.layers[end], layers[end]) == text) ++end;
+    while (end < layers.size() && text_of(end) == text) ++end;
     const std::string numbers = end == begin + 1 ? "layer " + std::to_string(begin)
                                                  : "layers " + std::to_string(begin) + "-" + std::to_string(end - 1);
     lines.push_back(numbers + " " + text);
@@ -104,7 +111,7 @@ std::vector<std::string> report_lines(const ModelSpec& spec, const std::vector<L
 }
 
 Status add_layer(CacheLayout& layout, const CacheLayoutInput& input, std::size_t index, bool skipped) {
-  const LayerSpec& layer = input.spec.layers[index];
+  const LayerSpec layer = layer_of_rank(input, index);
   LayerFacts facts;
   if (keeps_state(layer)) {
     add_state(layout, static_cast<int>(index), layer);
@@ -155,7 +162,7 @@ Result<CacheLayout> make_cache_layout(const CacheLayoutInput& input) {
   CacheLayout layout;
   for (std::size_t i = 0; i < input.spec.layers.size(); ++i) OCTAVO_TRY(add_layer(layout, input, i, skipped[i]));
   if (layout.group_shapes.empty()) return Error("the model has no layer that keeps a cache", ErrorKind::unsupported);
-  layout.report = report_lines(input.spec, layout.layers);
+  layout.report = report_lines(input, layout.layers);
   return layout;
 }
 

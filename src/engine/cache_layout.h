@@ -14,17 +14,18 @@
 
 namespace octavo {
 
-// What a layer that keeps K and V of its own, or a latent, leaves of a token; compute: what `auto` means. Refuses what
-// the formats refuse. Other layers leave nothing of a token.
+// What a layer that keeps K and V of its own, or a latent, leaves of a token on a rank with these heads of it; compute:
+// what `auto` means. Refuses what the formats refuse. Other layers leave nothing of a token.
 Result<KvFormat> layer_format(const LayerSpec& layer, const KvCacheChoice& choice, KvElem compute,
                               const KvScales& scales);
 
 struct CacheLayoutInput {
   const ModelSpec& spec;
+  int num_ranks = 1;  // that share its heads: the layout is that of one of them
   KvCacheChoice choice;
   std::vector<std::string> skip_layers;  // --kv-cache-dtype-skip-layers
   DType compute = DType::bf16;
-  const std::vector<KvScales>& scales;  // by model layer
+  const std::vector<KvScales>& scales;  // by model layer, of a rank's heads
   int page_size = 64;
 };
 

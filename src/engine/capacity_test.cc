@@ -23,8 +23,8 @@ struct Card {
     auto fake = std::make_unique<FakeModel>(40, max_positions, std::vector<int>{0});
     model = fake.get();
     loaded->available_bytes = kGiB;
-    loaded->model = std::move(fake);
-    loaded->backend = std::move(card);
+    loaded->ranks.push_back({.backend = std::move(card), .model = std::move(fake), .weights = {}});
+    loaded->threads = start_threads(loaded->ranks);
   }
 };
 

@@ -49,10 +49,11 @@ struct EngineConfig {
   bool prefix_caching = true;
   std::uint64_t seed = 0;
   bool deterministic = false;
+  int tensor_parallel = 1;  // ranks that share the model; sizes in bytes above are of each of them
 };
 
 struct LayerFacts {
-  KvFormat format;
+  KvFormat format;  // on one rank
   ScaleSource scale_source = ScaleSource::uncalibrated;
   bool per_head_scales = false;
   bool has_cache = false;
@@ -66,6 +67,8 @@ struct EngineFacts {
   double max_itl_ms = 0;                // as EngineConfig's
   std::int64_t capacity_tokens = 0;     // tokens of full-lifetime layers that fit at once: the one number
   std::string capacity_derivation;      // "1,024 pages x 64 tokens = 65,536 tokens; 720.0 MiB = 65,536 x 11,520 bytes"
+  int num_ranks = 1;
+  // Of all ranks together.
   std::int64_t kv_bytes_per_token = 0;  // all layers of unlimited lifetime
   std::size_t kv_cache_bytes = 0;
   std::size_t activation_bytes = 0;
@@ -104,12 +107,12 @@ struct EngineStats {
   std::vector<LayerStats> layers;  // saturation and amax by layer
 };
 
-struct LoadedModel;  // engine/local_engine.h: a model, its weights and its backend
-Result<std::shared_ptr<LoadedModel>> load_model(const EngineConfig& config, const BackendFactory& make_backend);
+struct LoadedModel;  // engine/local_engine.h: each rank's model, its weights and its backend
+Result<std::shared_ptr<LoadedModel>> load_model(const EngineConfig& config, const BackendFactory& make_backends);
 
 class Engine {
  public:
-  static Result<std::unique_ptr<Engine>> create(const EngineConfig& config, const BackendFactory& make_backend);
+  static Result<std::unique_ptr<Engine>> create(const EngineConfig& config, const BackendFactory& make_backends);
   // Over a model that is loaded already, so that caches can be compared over one load of the weights. Engines that
   // share a model must not work at the same time. Of `config`, what load_model() read is not looked at again.
   static Result<std::unique_ptr<Engine>> create(const EngineConfig& config, std::shared_ptr<LoadedModel> model);

@@ -29,6 +29,13 @@ bool finds_memory(const Work& work) {
   }
 }
 
+void add_counters(KvCounters& sum, const KvCounters& more) {
+  sum.saturated += more.saturated;
+  sum.written += more.written;
+  sum.key_amax = std::max(sum.key_amax, more.key_amax);
+  sum.value_amax = std::max(sum.value_amax, more.value_amax);
+}
+
 std::vector<PoolSpec> pools_of(const StoreSpec& spec) {
   std::vector<PoolSpec> pools;
   for (std::size_t g = 0; g < spec.groups.size(); ++g)
@@ -38,14 +45,15 @@ std::vector<PoolSpec> pools_of(const StoreSpec& spec) {
 
 }  // namespace
 
-EngineLoop::EngineLoop(const KvStore& store, Runner& runner, Inbox& inbox, const SchedulerLimits& limits, int vocab,
-                       int num_layers, bool overlaps)
-    : store_(store),
-      runner_(runner),
+EngineLoop::EngineLoop(const std::vector<std::unique_ptr<KvStore>>& stores, Runners& runners, Inbox& inbox,
+                       const SchedulerLimits& limits, int vocab, int num_layers, bool overlaps)
+    : stores_(stores),
+      cache_(stores.front()->spec()),
+      runners_(runners),
       inbox_(inbox),
       vocab_(vocab),
-      ledger_(store.spec().page_size, pools_of(store.spec()), limits.prefix_caching),
-      scheduler_(limits, ledger_, store.spec().groups),
+      ledger_(cache_.page_size, pools_of(cache_), limits.prefix_caching),
+      scheduler_(limits, ledger_, cache_.groups),
       overlaps_(overlaps) {
   current_.layers.resize(static_cast<std::size_t>(num_layers));
   outbox_.reserve(static_cast<std::size_t>(limits.max_seqs) + 64);  // a failure needs a place in it
@@ -88,13 +96,13 @@ void EngineLoop::run() {
 Status EngineLoop::receive(std::vector<InboxItem>& items) {
   for (InboxItem& item : std::exchange(items, {})) {
     if (item.forget_prefixes) ledger_.reset_prefix_cache();
-    if (item.needs_rows > runner_.max_rows()) {
+    if (item.needs_rows > runners_.max_rows()) {
       OCTAVO_TRY(land());
-      if (const Status grown = runner_.ensure_rows(item.needs_rows); !grown) {
+      if (const Status grown = runners_.ensure_rows(item.needs_rows); !grown) {
         for (const auto& sequence : item.sequences) end(sequence, FinishReason::failed, grown.error().message());
         continue;
       }
-      scheduler_.set_max_rows(runner_.max_rows());
+      scheduler_.set_max_rows(runners_.max_rows());
     }
     for (const auto& sequence : item.sequences)
       if (!finds_memory([&] { scheduler_.add(sequence); })) end(sequence, FinishReason::failed, kNoMemory);
@@ -128,7 +136,7 @@ Status EngineLoop::give_one_up() {
 Status EngineLoop::launch(StepPlan plan) {
   std::optional<Result<LaunchedStep>> launched;
   if (!overlaps_) host_.stop();
-  const bool found = finds_memory([&] { launched.emplace(runner_.launch(plan)); });
+  const bool found = finds_memory([&] { launched.emplace(runners_.launch(plan)); });
   if (!overlaps_) host_.start();
   if (!found) {
     const Status given_up = give_one_up();
@@ -137,7 +145,7 @@ Status EngineLoop::launch(StepPlan plan) {
   }
   if (!*launched) return launched->error();
   scheduler_.advance(plan);
-  std::unique_ptr<Download> counters;
+  CounterDownloads counters;
   if (std::chrono::steady_clock::now() - counters_read_ > kCounterInterval) counters = begin_counters();
   OCTAVO_TRY(land());  // the step before, while the device works on this one
   flight_ = Flight{std::move(plan), **std::move(launched), std::move(counters)};
@@ -148,10 +156,10 @@ Status EngineLoop::land() {
   if (!flight_) return {};
   Flight flight = *std::exchange(flight_, std::nullopt);
   host_.stop();
-  auto result = runner_.collect(flight.plan, std::move(flight.step));
+  auto result = runners_.collect(flight.plan, std::move(flight.step));
   host_.start();
   if (!result) return result.error();
-  if (flight.counters) finds_memory([&] { read_counters(*flight.counters); });
+  if (!flight.counters.empty()) finds_memory([&] { read_counters(flight.counters); });
   commit(flight.plan, *result);
   return {};
 }
@@ -249,22 +257,31 @@ void EngineLoop::measure_step(const StepPlan& plan) {
   if (recent_prefill_seconds_ > 0) current_.prefill_rate = recent_prefill_tokens_ / recent_prefill_seconds_;
 }
 
-// Null where no memory is to be had: next time then.
-std::unique_ptr<Download> EngineLoop::begin_counters() const {
-  std::unique_ptr<Download> counters;
-  finds_memory([&] { counters = store_.begin_counters(); });
+// Empty where no memory is to be had: next time then.
+EngineLoop::CounterDownloads EngineLoop::begin_counters() const {
+  CounterDownloads counters;
+  const bool found = finds_memory([&] {
+    for (const auto& store : stores_) counters.push_back(store->begin_counters());
+  });
+  if (!found) counters.clear();
   return counters;
 }
 
-void EngineLoop::read_counters(Download& counters) {
-  for (std::size_t layer = 0; layer < current_.layers.size(); ++layer)
-    if (store_.group_of(static_cast<int>(layer)) >= 0)
-      current_.layers[layer].counters = store_.counters(counters, static_cast<int>(layer));
+// What all ranks have stored: a KV head on several of them counts as often as it is kept.
+void EngineLoop::read_counters(CounterDownloads& counters) {
+  for (std::size_t layer = 0; layer < current_.layers.size(); ++layer) {
+    if (stores_.front()->group_of(static_cast<int>(layer)) < 0) continue;
+    KvCounters sum;
+    for (std::size_t rank = 0; rank < stores_.size(); ++rank)
+      add_counters(sum, stores_[rank]->counters(*counters[rank], static_cast<int>(layer)));
+    current_.layers[layer].counters = sum;
+  }
   counters_read_ = std::chrono::steady_clock::now();
 }
 
 void EngineLoop::publish() {
-  if (const auto counters = scheduler_.idle() && !flight_ ? begin_counters() : nullptr) read_counters(*counters);
+  if (scheduler_.idle() && !flight_)
+    if (CounterDownloads counters = begin_counters(); !counters.empty()) read_counters(counters);
   current_.host_seconds = host_.seconds();
   const PoolUse use = ledger_.use(0);
   current_.running = scheduler_.num_running();
@@ -272,7 +289,7 @@ void EngineLoop::publish() {
   current_.pages_held = use.held;
   current_.pages_cached = use.cached;
   current_.pages_free = use.free;
-  const auto& groups = store_.spec().groups;
+  const auto& groups = cache_.groups;
   if (groups.back().lifetime == Lifetime::state) {
     const PoolUse records = ledger_.use(static_cast<int>(groups.size()) - 1);
     current_.records_total = records.total;

@@ -20,7 +20,7 @@
 
 #include "engine/engine.h"
 #include "engine/inbox.h"
-#include "engine/runner.h"
+#include "engine/runners.h"
 #include "engine/scheduler.h"
 #include "engine/thread_clock.h"
 
@@ -30,13 +30,16 @@ class EngineLoop {
  public:
   // All of these are used until the destructor has returned.
   // overlaps: whether a step is planned while the one before is under way.
-  EngineLoop(const KvStore& store, Runner& runner, Inbox& inbox, const SchedulerLimits& limits, int vocab,
-             int num_layers, bool overlaps);
+  // stores: of each rank; all have the same pages.
+  EngineLoop(const std::vector<std::unique_ptr<KvStore>>& stores, Runners& runners, Inbox& inbox,
+             const SchedulerLimits& limits, int vocab, int num_layers, bool overlaps);
   ~EngineLoop();  // cancels what runs
 
   EngineStats stats() const;  // but for what still waits in the inbox
 
  private:
+  using CounterDownloads = std::vector<std::unique_ptr<Download>>;  // of each rank; empty: none
+
   struct Delivery {
     std::shared_ptr<Sequence> sequence;
     TokenEvent event;  // for a request; a logits job ends well without one
@@ -46,7 +49,7 @@ class EngineLoop {
   struct Flight {
     StepPlan plan;
     LaunchedStep step;
-    std::unique_ptr<Download> counters;  // the cache's, or null: every now and then
+    CounterDownloads counters;  // the cache's, every now and then
   };
 
   void run();
@@ -61,13 +64,14 @@ class EngineLoop {
   void end(const std::shared_ptr<Sequence>& sequence, FinishReason reason, const std::string& failure);
   void end_all(std::vector<InboxItem>& leftover, const std::string& failure);
   void measure_step(const StepPlan& plan);
-  void read_counters(Download& counters);
-  std::unique_ptr<Download> begin_counters() const;
+  void read_counters(CounterDownloads& counters);
+  CounterDownloads begin_counters() const;
   void publish();
   void flush();
 
-  const KvStore& store_;
-  Runner& runner_;
+  const std::vector<std::unique_ptr<KvStore>>& stores_;
+  const StoreSpec& cache_;  // what all of them are, but for their scales
+  Runners& runners_;
   Inbox& inbox_;
   const int vocab_;
   KvLedger ledger_;

@@ -354,11 +354,11 @@ TEST(Engine, LogitsInBlocksOfRows) {
 
 TEST(Engine, TwoEnginesShareOneModel) {
   auto loaded = std::make_shared<LoadedModel>();
-  loaded->backend = std::make_unique<FakeBackend>();
-  loaded->available_bytes = loaded->backend->device().memory().available_bytes;
   auto model = std::make_unique<FakeModel>(40, 128, std::vector<int>{0});
   const FakeModel& truth = *model;
-  loaded->model = std::move(model);
+  loaded->ranks.push_back({.backend = std::make_unique<FakeBackend>(), .model = std::move(model), .weights = {}});
+  loaded->threads = start_threads(loaded->ranks);
+  loaded->available_bytes = loaded->device().memory().available_bytes;
   const auto first = Engine::create(small_config(64), loaded);
   const auto second = Engine::create(small_config(32), loaded);
   loaded.reset();

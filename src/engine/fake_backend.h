@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/rendezvous.h"
 #include "engine/null_ops.h"
 #include "ops/backend.h"
 
@@ -167,11 +168,49 @@ class FakeOps final : public NullOps {
   std::atomic<int> copies = 0;
 };
 
+// What fake ranks share: f32 sums alone.
+struct FakeRanks {
+  explicit FakeRanks(int size) : meeting(size), given(static_cast<std::size_t>(size)) {}
+  Rendezvous meeting;
+  std::vector<Tensor> given;
+};
+
+class FakeComm final : public Comm {
+ public:
+  FakeComm(std::shared_ptr<FakeRanks> ranks, int rank) : ranks_(std::move(ranks)), rank_(rank) {}
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(ranks_->given.size()); }
+  void all_reduce(const Tensor& x) override {
+    ranks_->given[static_cast<std::size_t>(rank_)] = x;
+    if (!ranks_->meeting.meet()) return;
+    std::vector<float> sum(static_cast<std::size_t>(x.elements()));
+    for (const Tensor& each : ranks_->given)
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += each.data<float>()[i];
+    if (!ranks_->meeting.meet()) return;  // all have read
+    std::copy(sum.begin(), sum.end(), x.data<float>());
+  }
+  void all_gather_columns(const Tensor&, const Tensor&) override {}
+  void give_up() override { ranks_->meeting.give_up(); }
+  Status restore() override {
+    if (!lasting_failure.empty()) return Error(lasting_failure, ErrorKind::unavailable);
+    ranks_->meeting.restore();
+    return {};
+  }
+
+  std::string lasting_failure;  // why nothing can be restored
+
+ private:
+  std::shared_ptr<FakeRanks> ranks_;
+  int rank_;
+};
+
 class FakeBackend final : public Backend {
  public:
+  FakeBackend() : FakeBackend(std::make_shared<FakeRanks>(1), 0) {}
+  FakeBackend(std::shared_ptr<FakeRanks> ranks, int rank) : comm_(std::move(ranks), rank) {}
   FakeDevice& device() override { return device_; }
   FakeOps& ops() override { return ops_; }
-  Comm& comm() override { return comm_; }
+  FakeComm& comm() override { return comm_; }
   Status supports(const AttentionShape& shape) const override {
     if (shape.sinks) return Error("no sinks here", ErrorKind::unsupported);
     return {};
@@ -186,7 +225,7 @@ class FakeBackend final : public Backend {
  private:
   FakeDevice device_;
   FakeOps ops_;
-  SingleRank comm_;
+  FakeComm comm_;
 };
 
 }  // namespace octavo

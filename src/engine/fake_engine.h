@@ -20,8 +20,10 @@
 namespace octavo {
 
 struct FakeEngine {
-  FakeModel* model = nullptr;
+  FakeModel* model = nullptr;  // of rank 0, as is the backend
   FakeBackend* backend = nullptr;
+  std::vector<FakeModel*> models;  // of each rank
+  std::vector<FakeBackend*> backends;
   std::unique_ptr<Engine> engine;
 
   Engine* operator->() { return engine.get(); }
@@ -36,25 +38,35 @@ struct FakeEngineSpec {
   bool works_alone = false;  // the device: steps overlap
   bool records = true;       // and keeps recordings
   int batch_step = 1;        // decode steps are padded to multiples of it
+  int num_ranks = 1;
+  int failing_rank = 0;  // which throw_at is of
 };
 
 inline Result<FakeEngine> make_fake_engine(const FakeEngineSpec& spec, const EngineConfig& config) {
   log::set_level(log::Level::error);
-  auto model = std::make_unique<FakeModel>(spec.vocab, spec.max_positions, spec.windows);
-  model->mutable_spec().eos = spec.eos;
-  auto backend = std::make_unique<FakeBackend>();
-  backend->device().works_alone = spec.works_alone;
-  backend->device().records = spec.records;
-  backend->batch_step = spec.batch_step;
-  FakeEngine fake{.model = model.get(), .backend = backend.get(), .engine = nullptr};
+  FakeEngine fake;
   LoadedModel loaded;
-  loaded.available_bytes = backend->device().memory().available_bytes;
-  loaded.model = std::move(model);
-  loaded.backend = std::move(backend);
+  const auto group = std::make_shared<FakeRanks>(spec.num_ranks);
+  for (int rank = 0; rank < spec.num_ranks; ++rank) {
+    auto model = std::make_unique<FakeModel>(spec.vocab, spec.max_positions, spec.windows);
+    model->mutable_spec().eos = spec.eos;
+    auto backend = std::make_unique<FakeBackend>(group, rank);
+    backend->device().works_alone = spec.works_alone;
+    backend->device().records = spec.records;
+    backend->batch_step = spec.batch_step;
+    fake.models.push_back(model.get());
+    fake.backends.push_back(backend.get());
+    loaded.ranks.push_back({.backend = std::move(backend), .model = std::move(model), .weights = {}});
+  }
+  fake.model = fake.models.front();
+  fake.backend = fake.backends.front();
+  loaded.threads = start_threads(loaded.ranks);
+  loaded.available_bytes = loaded.device().memory().available_bytes;
   auto engine = make_local_engine(std::make_shared<LoadedModel>(std::move(loaded)), config);
   if (!engine) return engine.error();
   fake.engine = *std::move(engine);
-  if (spec.throw_at >= 0) fake.model->throw_at = fake.model->forwards + spec.throw_at;  // not counting those at start
+  FakeModel& failing = *fake.models[static_cast<std::size_t>(spec.failing_rank)];
+  if (spec.throw_at >= 0) failing.throw_at = failing.forwards + spec.throw_at;  // not counting those at start
   return fake;
 }
 

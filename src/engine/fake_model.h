@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <new>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -69,12 +70,14 @@ class FakeModel final : public Model {
     if (measuring(step)) return logits;
     const int number = forwards++;
     if (number == throw_at) throw std::runtime_error("the fake device fell off");
+    if (number == out_of_memory_at) throw std::bad_alloc();
     write(step);
     for (std::int64_t row = 0; row < rows; ++row)
       if (!is_padding(step, step.sampled_rows.data<std::int32_t>()[row]))
         fill(read_back(step, step.sampled_rows.data<std::int32_t>()[row]),
              std::span(logits.data<float>() + row * spec_.vocab, static_cast<std::size_t>(spec_.vocab)));
     max_tokens_seen = std::max(max_tokens_seen.load(), step.batch.num_tokens);
+    share_out(step, logits);
     return logits;
   }
 
@@ -98,12 +101,21 @@ class FakeModel final : public Model {
   }
 
   int throw_at = -1;  // which forward throws
+  int out_of_memory_at = -1;
   std::vector<KvScales> scales;
   std::atomic<int> forwards = 0;
   std::atomic<int> max_tokens_seen = 0;
   std::atomic<int> wrong_places = 0;  // records that were read and belong elsewhere
 
  private:
+  // A rank knows some columns, and learns the others from the rest.
+  static void share_out(const Step& step, const Tensor& logits) {
+    if (step.comm.size() == 1) return;
+    for (std::int64_t i = 0; i < logits.elements(); ++i)
+      if (i % step.comm.size() != step.comm.rank()) logits.data<float>()[i] = 0;
+    step.comm.all_reduce(logits);
+  }
+
   // While the arena is measured there is nothing to read.
   static bool measuring(const Step& step) { return dynamic_cast<const FakeOps*>(&step.ops) == nullptr; }
 

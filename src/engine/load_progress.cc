@@ -75,8 +75,8 @@ Status LoadProgress::vectors(Tensor& target, std::span<const PartRequest> parts)
   return {};
 }
 
-Status LoadProgress::depthwise(Tensor& target, const std::string& name, std::int64_t channels, std::int64_t taps) {
-  OCTAVO_TRY(binder_.depthwise(target, name, channels, taps));
+Status LoadProgress::depthwise(Tensor& target, std::span<const PartRequest> parts, std::int64_t taps) {
+  OCTAVO_TRY(binder_.depthwise(target, parts, taps));
   add(static_cast<std::size_t>(target.bytes()));
   return {};
 }

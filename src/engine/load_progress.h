@@ -29,7 +29,7 @@ class LoadProgress final : public Binder {
   Status experts(std::vector<Weight>& target, const ExpertsRequest& request) override;
   Status expert_biases(Tensor& target, const ExpertsRequest& request) override;
   Status vectors(Tensor& target, std::span<const PartRequest> parts) override;
-  Status depthwise(Tensor& target, const std::string& name, std::int64_t channels, std::int64_t taps) override;
+  Status depthwise(Tensor& target, std::span<const PartRequest> parts, std::int64_t taps) override;
   Status constant(Tensor& target, std::span<const float> values) override;
   bool has(const std::string& name) const override { return binder_.has(name); }
   Result<StoredScales> kv_scales(const std::string& prefix, int q_heads, int kv_heads) override {

@@ -23,7 +23,7 @@ class SlowBinder final : public Binder {
   Status experts(std::vector<Weight>&, const ExpertsRequest&) override { return {}; }
   Status expert_biases(Tensor&, const ExpertsRequest&) override { return {}; }
   Status vectors(Tensor&, std::span<const PartRequest>) override { return {}; }
-  Status depthwise(Tensor&, const std::string&, std::int64_t, std::int64_t) override { return {}; }
+  Status depthwise(Tensor&, std::span<const PartRequest>, std::int64_t) override { return {}; }
   Status constant(Tensor&, std::span<const float>) override { return {}; }
   bool has(const std::string& name) const override { return name == "there"; }
   Result<StoredScales> kv_scales(const std::string&, int, int) override { return StoredScales(); }

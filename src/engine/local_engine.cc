@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "base/log.h"
@@ -10,6 +11,7 @@
 #include "engine/engine_loop.h"
 #include "engine/memory_plan.h"
 #include "engine/request_check.h"
+#include "engine/runners.h"
 #include "engine/step_profile.h"
 
 namespace octavo {
@@ -28,6 +30,15 @@ Status check_finite(const std::vector<float>& logits, int vocab, int first_row) 
                " are not finite: the checkpoint's weights hold NaN or infinity, or overflow");
 }
 
+std::vector<RunnerParts> parts_of(const LoadedModel& loaded, const std::vector<std::unique_ptr<KvStore>>& stores,
+                                  const std::vector<AttentionShape>& group_shapes) {
+  std::vector<RunnerParts> parts;
+  for (std::size_t rank = 0; rank < stores.size(); ++rank)
+    parts.push_back(
+        {*loaded.ranks[rank].backend, *loaded.ranks[rank].model, *stores[rank], loaded.compute, group_shapes});
+  return parts;
+}
+
 class LocalEngine final : public Engine {
  public:
   LocalEngine(std::shared_ptr<LoadedModel> loaded, const EngineConfig& config, EngineFacts facts)
@@ -36,10 +47,10 @@ class LocalEngine final : public Engine {
     loop_.reset();  // joins the thread while what it works with is still there
   }
 
-  Status start(std::unique_ptr<KvStore> store, const std::vector<AttentionShape>& group_shapes,
+  Status start(std::vector<std::unique_ptr<KvStore>> stores, const std::vector<AttentionShape>& group_shapes,
                const StepLimits& limits);
 
-  const ModelSpec& spec() const override { return loaded_->model->spec(); }
+  const ModelSpec& spec() const override { return loaded_->spec(); }
   const EngineFacts& facts() const override { return facts_; }
   EngineStats stats() const override;
   Status alive() const override { return inbox_.state(); }
@@ -56,33 +67,31 @@ class LocalEngine final : public Engine {
   EngineConfig config_;
   EngineFacts facts_;
   std::string cache_identity_;
-  std::vector<std::int32_t> eos_;  // those of the model's that its vocabulary has
-  std::unique_ptr<KvStore> store_;
-  std::unique_ptr<Runner> runner_;
+  std::vector<std::int32_t> eos_;                 // those of the model's that its vocabulary has
+  std::vector<std::unique_ptr<KvStore>> stores_;  // by rank
+  std::unique_ptr<Runners> runners_;
   Inbox inbox_;
   std::unique_ptr<EngineLoop> loop_;
 };
 
-Status LocalEngine::start(std::unique_ptr<KvStore> store, const std::vector<AttentionShape>& group_shapes,
+Status LocalEngine::start(std::vector<std::unique_ptr<KvStore>> stores, const std::vector<AttentionShape>& group_shapes,
                           const StepLimits& limits) {
-  store_ = std::move(store);
-  cache_identity_ = store_->identity();
+  stores_ = std::move(stores);
+  for (const auto& store : stores_) cache_identity_ += store->identity();
   for (const std::int32_t id : spec().eos)
     if (id >= 0 && id < spec().vocab) eos_.push_back(id);
-  const RunnerParts parts{*loaded_->backend, *loaded_->model, *store_, loaded_->compute, group_shapes};
-  OCTAVO_TRY(runner_, Runner::create(parts, limits));
-  OCTAVO_TRY(runner_->record_decodes());
-  facts_.activation_bytes = runner_->activation_bytes();
-  facts_.kv_cache_bytes = store_->bytes();
+  OCTAVO_TRY(runners_, Runners::create(*loaded_->threads, parts_of(*loaded_, stores_, group_shapes), limits));
+  OCTAVO_TRY(runners_->record_decodes());
+  facts_.activation_bytes = runners_->activation_bytes();
+  for (const auto& store : stores_) facts_.kv_cache_bytes += store->bytes();
   const SchedulerLimits scheduler{.max_tokens = limits.max_tokens,
                                   .max_seqs = config_.max_num_seqs,
                                   .max_rows = limits.max_rows,
                                   .max_chunk = config_.long_prefill_token_threshold,
                                   .max_itl_ms = config_.max_itl_ms,
                                   .prefix_caching = config_.prefix_caching};
-  loop_ =
-      std::make_unique<EngineLoop>(*store_, *runner_, inbox_, scheduler, spec().vocab,
-                                   static_cast<int>(spec().layers.size()), loaded_->backend->device().asynchronous());
+  loop_ = std::make_unique<EngineLoop>(stores_, *runners_, inbox_, scheduler, spec().vocab,
+                                       static_cast<int>(spec().layers.size()), loaded_->device().asynchronous());
   return {};
 }
 
@@ -210,34 +219,62 @@ StepLimits step_limits(const EngineConfig& config, const CacheLayout& layout) {
   return limits;
 }
 
-// What the cache may take: of memory that is the host's what is left beside the measured activations, of a device's own
-// what its share leaves beside the largest steps, which are run to see.
+// A store of each rank, whose model knows the scales of its heads.
+Result<std::vector<std::unique_ptr<KvStore>>> make_stores(const LoadedModel& loaded, const CacheLayout& layout,
+                                                          const std::vector<std::int32_t>& num_pages, int page_size) {
+  std::vector<std::unique_ptr<KvStore>> stores(loaded.ranks.size());
+  const Status made = loaded.threads->run([&](int rank) -> Status {
+    const auto i = static_cast<std::size_t>(rank);
+    StoreSpec spec{.groups = layout.groups,
+                   .num_pages = num_pages,
+                   .scales = loaded.ranks[i].model->kv_scales(),
+                   .page_size = page_size};
+    OCTAVO_TRY(stores[i], KvStore::create(loaded.ranks[i].backend->device(), std::move(spec)));
+    return {};
+  });
+  if (!made) return made.error();
+  return stores;
+}
+
+// What the cache of a rank may take: of memory that is the host's its part of what is left beside the measured
+// activations of all, of a device's own what its share leaves beside the largest steps, which are run to see.
 Result<CacheRoom> find_room(LoadedModel& loaded, const EngineConfig& config, const CacheLayout& layout,
                             StepLimits limits) {
-  Device& device = loaded.backend->device();
-  StoreSpec spec{.groups = layout.groups,
-                 .num_pages = std::vector<std::int32_t>(layout.groups.size(), 2),
-                 .scales = loaded.model->kv_scales(),
-                 .page_size = config.page_size};
-  const auto positions = std::max<std::int64_t>(config.max_model_len.value_or(loaded.model->spec().max_positions), 1);
-  OCTAVO_TRY(const auto store, KvStore::create(device, std::move(spec)));
-  const RunnerParts parts{*loaded.backend, *loaded.model, *store, loaded.compute, layout.group_shapes};
-  if (!device.memory().dedicated || config.kv_cache_bytes) {
-    OCTAVO_TRY(const std::size_t activations, Runner::measure(parts, limits));
+  const auto positions = std::max<std::int64_t>(config.max_model_len.value_or(loaded.spec().max_positions), 1);
+  const std::vector<std::int32_t> least(layout.groups.size(), 2);
+  OCTAVO_TRY(const auto stores, make_stores(loaded, layout, least, config.page_size));
+  const std::vector<RunnerParts> parts = parts_of(loaded, stores, layout.group_shapes);
+  if (!loaded.device().memory().dedicated || config.kv_cache_bytes) {
+    OCTAVO_TRY(const std::size_t activations, Runner::measure(parts.front(), limits));
     // Another engine of the same model may have taken some since it was loaded.
-    const std::size_t left = std::min(loaded.available_bytes, device.memory().available_bytes);
-    return CacheRoom{static_cast<std::int64_t>(left - std::min(left, activations)), {}};
+    const std::size_t left = std::min(loaded.available_bytes, loaded.device().memory().available_bytes);
+    return CacheRoom{static_cast<std::int64_t>((left - std::min(left, activations * parts.size())) / parts.size()), {}};
   }
   limits.max_pages = static_cast<int>((std::min<std::int64_t>(positions, kMostPositions) - 1) / config.page_size + 1);
-  OCTAVO_TRY(const std::size_t taken, profile_steps(parts, limits)
+  OCTAVO_TRY(const std::size_t taken, profile_steps(*loaded.threads, parts, limits)
                                           .in("no room for the largest steps (lower --max-num-batched-tokens or "
                                               "--max-num-seqs)"));
-  const MemoryInfo memory = device.memory();
-  return room_for_cache({.total_bytes = static_cast<std::int64_t>(memory.total_bytes),
-                         .free_bytes = static_cast<std::int64_t>(memory.available_bytes),
-                         .held_bytes = static_cast<std::int64_t>(memory.held_bytes),
-                         .step_bytes = static_cast<std::int64_t>(taken),
-                         .share = config.gpu_memory_utilization});
+  std::optional<CacheRoom> least_room;
+  for (const LoadedRank& rank : loaded.ranks) {
+    const MemoryInfo memory = rank.backend->device().memory();
+    OCTAVO_TRY(CacheRoom room, room_for_cache({.total_bytes = static_cast<std::int64_t>(memory.total_bytes),
+                                               .free_bytes = static_cast<std::int64_t>(memory.available_bytes),
+                                               .held_bytes = static_cast<std::int64_t>(memory.held_bytes),
+                                               .step_bytes = static_cast<std::int64_t>(taken),
+                                               .share = config.gpu_memory_utilization}));
+    if (!least_room || room.bytes < least_room->bytes) least_room = std::move(room);
+  }
+  return *std::move(least_room);
+}
+
+// The plan of one rank's memory: every rank has the same pages.
+Result<MemoryPlan> plan_rank(const MemoryRequest& request, std::size_t num_ranks) {
+  Result<MemoryPlan> plan = plan_memory(request);
+  if (num_ranks == 1) return plan;
+  const std::string where = "on each of " + std::to_string(num_ranks) + " ranks";
+  if (!plan) return plan.error().in(where);
+  plan->derivation += ", " + where;
+  return plan;
 }
 
 EngineFacts make_facts(const LoadedModel& loaded, const EngineConfig& config, const CacheLayout& layout,
@@ -247,9 +284,10 @@ EngineFacts make_facts(const LoadedModel& loaded, const EngineConfig& config, co
   facts.max_model_len = plan.max_model_len;
   facts.page_size = config.page_size;
   facts.max_itl_ms = config.max_itl_ms;
+  facts.num_ranks = static_cast<int>(loaded.ranks.size());
   facts.capacity_tokens = plan.capacity_tokens;
   facts.capacity_derivation = plan.derivation;
-  facts.kv_bytes_per_token = plan.bytes_per_token;
+  facts.kv_bytes_per_token = plan.bytes_per_token * facts.num_ranks;
   facts.weight_bytes = loaded.weight_bytes;
   facts.load_seconds = loaded.load_seconds;
   facts.layers = layout.layers;
@@ -259,38 +297,44 @@ EngineFacts make_facts(const LoadedModel& loaded, const EngineConfig& config, co
 
 }  // namespace
 
+std::unique_ptr<RankThreads> start_threads(const std::vector<LoadedRank>& ranks) {
+  std::vector<Comm*> comms;
+  for (const LoadedRank& rank : ranks) comms.push_back(&rank.backend->comm());
+  return std::make_unique<RankThreads>(std::move(comms));
+}
+
 Result<std::unique_ptr<Engine>> make_local_engine(std::shared_ptr<LoadedModel> shared, const EngineConfig& config) {
   OCTAVO_TRY(check_config(config));
   LoadedModel& loaded = *shared;
-  const std::vector<KvScales> scales = loaded.model->kv_scales();
-  OCTAVO_TRY(const CacheLayout layout, make_cache_layout({.spec = loaded.model->spec(),
+  const Backend& backend = *loaded.ranks.front().backend;
+  const std::vector<KvScales> scales = loaded.ranks.front().model->kv_scales();
+  OCTAVO_TRY(const CacheLayout layout, make_cache_layout({.spec = loaded.spec(),
+                                                          .num_ranks = static_cast<int>(loaded.ranks.size()),
                                                           .choice = config.kv_cache,
                                                           .skip_layers = config.skip_layers,
                                                           .compute = loaded.compute,
                                                           .scales = scales,
                                                           .page_size = config.page_size}));
-  for (const AttentionShape& shape : layout.layer_shapes) OCTAVO_TRY(loaded.backend->supports(shape));
-  if (layout.groups.size() > layout.group_shapes.size()) OCTAVO_TRY(loaded.backend->supports_states());
+  for (const AttentionShape& shape : layout.layer_shapes) OCTAVO_TRY(backend.supports(shape));
+  if (layout.groups.size() > layout.group_shapes.size()) OCTAVO_TRY(backend.supports_states());
   StepLimits limits = step_limits(config, layout);
   OCTAVO_TRY(const CacheRoom room, find_room(loaded, config, layout, limits));
-  OCTAVO_TRY(const MemoryPlan plan, plan_memory({.groups = layout.groups,
-                                                 .page_size = config.page_size,
-                                                 .model_positions = loaded.model->spec().max_positions,
-                                                 .max_model_len = config.max_model_len,
-                                                 .kv_cache_bytes = config.kv_cache_bytes,
-                                                 .max_num_seqs = config.max_num_seqs,
-                                                 .max_num_batched_tokens = config.max_num_batched_tokens,
-                                                 .prefix_caching = config.prefix_caching,
-                                                 .available_bytes = room.bytes,
-                                                 .fill_reason = config.fill_memory ? room.derivation : ""}));
+  OCTAVO_TRY(const MemoryPlan plan, plan_rank({.groups = layout.groups,
+                                               .page_size = config.page_size,
+                                               .model_positions = loaded.spec().max_positions,
+                                               .max_model_len = config.max_model_len,
+                                               .kv_cache_bytes = config.kv_cache_bytes,
+                                               .max_num_seqs = config.max_num_seqs,
+                                               .max_num_batched_tokens = config.max_num_batched_tokens,
+                                               .prefix_caching = config.prefix_caching,
+                                               .available_bytes = room.bytes,
+                                               .fill_reason = config.fill_memory ? room.derivation : ""},
+                                              loaded.ranks.size()));
   limits.max_pages = (plan.max_model_len + config.page_size - 1) / config.page_size;
-  OCTAVO_TRY(auto store, KvStore::create(loaded.backend->device(), {.groups = layout.groups,
-                                                                    .num_pages = plan.num_pages,
-                                                                    .scales = scales,
-                                                                    .page_size = config.page_size}));
+  OCTAVO_TRY(auto stores, make_stores(loaded, layout, plan.num_pages, config.page_size));
   EngineFacts facts = make_facts(loaded, config, layout, plan);
   auto engine = std::make_unique<LocalEngine>(std::move(shared), config, std::move(facts));
-  OCTAVO_TRY(engine->start(std::move(store), layout.group_shapes, limits));
+  OCTAVO_TRY(engine->start(std::move(stores), layout.group_shapes, limits));
   log_choices(engine->facts(), layout, plan);
   return std::unique_ptr<Engine>(std::move(engine));
 }

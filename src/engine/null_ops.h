@@ -1,9 +1,10 @@
-// NullOps: arithmetic that does nothing. A model's forward run against it touches no number, and so measures how much
-// memory its activations take (Arena::measuring).
+// NullOps and NullComm: arithmetic and collectives that do nothing. A model's forward run against them touches no
+// number and waits for no rank, and so measures how much memory its activations take (Arena::measuring).
 #pragma once
 
 #include <memory>
 
+#include "ops/comm.h"
 #include "ops/ops.h"
 
 namespace octavo {
@@ -46,6 +47,21 @@ class NullOps : public Ops {
 
  private:
   const Ops& shapes_;
+};
+
+class NullComm final : public Comm {
+ public:
+  explicit NullComm(const Comm& of) : rank_(of.rank()), size_(of.size()) {}
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  void all_reduce(const Tensor&) override {}
+  void all_gather_columns(const Tensor&, const Tensor&) override {}
+  void give_up() override {}
+  Status restore() override { return {}; }
+
+ private:
+  int rank_;
+  int size_;
 };
 
 }  // namespace octavo

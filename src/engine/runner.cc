@@ -19,9 +19,9 @@ Result<std::unique_ptr<Runner>> Runner::create(const RunnerParts& parts, const S
   return runner;
 }
 
-Step Runner::make_step(Ops& ops, Arena& arena) const {
+Step Runner::make_step(Ops& ops, Comm& comm, Arena& arena) const {
   Step step{.ops = ops,
-            .comm = parts_.backend.comm(),
+            .comm = comm,
             .arena = arena,
             .store = parts_.store,
             .compute = parts_.compute,
@@ -46,8 +46,9 @@ Result<std::size_t> Runner::measure(const RunnerParts& parts, const StepLimits& 
   for (int group = 0; group < limits.num_groups; ++group) runner.plans_.push_back(std::make_unique<AttentionPlan>());
   runner.inputs_->stretch();
   NullOps nothing(parts.backend.ops());
+  NullComm nobody(parts.backend.comm());
   Arena arena = Arena::measuring();
-  Step step = runner.make_step(nothing, arena);
+  Step step = runner.make_step(nothing, nobody, arena);
   parts.model.forward(step);
   return arena.peak_bytes();
 }
@@ -113,7 +114,7 @@ Tensor Runner::forward() {
   for (std::size_t group = 0; group < plans_.size(); ++group)
     ops.plan_attention({.batch = batch, .shape = parts_.group_shapes[group], .plan = *plans_[group]});
   const Arena::Scope scope(arena_);
-  Step step = make_step(ops, arena_);
+  Step step = make_step(ops, parts_.backend.comm(), arena_);
   return parts_.model.forward(step);
 }
 
@@ -133,25 +134,31 @@ Tensor Runner::replay(int num_seqs) {
   return recorded.logits;  // recording runs the work too, even where it fails
 }
 
-Result<LaunchedStep> Runner::launch(const StepPlan& plan) {
+Result<Tensor> Runner::compute(const StepPlan& plan) {
   const int batch = recorded_batch(plan);
   OCTAVO_TRY(inputs_->upload(plan, batch));
   copy_records(plan);
   const Tensor logits = batch > 0 ? replay(batch) : forward();
   check(plan.rows.empty() || logits.size(0) == std::max<std::int64_t>(batch, std::ssize(plan.rows)),
         "the model gives a row of logits for each that was asked for");
+  return logits;
+}
+
+Result<LaunchedStep> Runner::launch(const StepPlan& plan) {
+  OCTAVO_TRY(const Tensor logits, compute(plan));
   return outputs_.launch(plan, logits, *inputs_);
+}
+
+Status Runner::follow(const StepPlan& plan) {
+  OCTAVO_TRY(const Tensor logits, compute(plan));
+  if (!parts_.backend.device().asynchronous()) return {};
+  return outputs_.draw(plan, logits, *inputs_);
 }
 
 Result<StepResult> Runner::collect(const StepPlan& plan, LaunchedStep step) {
   StepResult result = step.collect(plan);
-  OCTAVO_TRY(parts_.backend.device().status());
+  OCTAVO_TRY(status());
   return result;
-}
-
-Result<StepResult> Runner::run(const StepPlan& plan) {
-  OCTAVO_TRY(LaunchedStep step, launch(plan));
-  return collect(plan, std::move(step));
 }
 
 }  // namespace octavo

@@ -42,7 +42,10 @@ class Runner {
   Result<LaunchedStep> launch(const StepPlan& plan);
   // An error: the device has failed, and the results are not to be believed.
   Result<StepResult> collect(const StepPlan& plan, LaunchedStep step);
-  Result<StepResult> run(const StepPlan& plan);  // both
+  // launch() of a rank whose results are another's too. A device that works by itself draws all the same: it is given
+  // the next step before the host knows the tokens.
+  Status follow(const StepPlan& plan);
+  Status status() const { return parts_.backend.device().status(); }
 
   // From now on a step may ask for so many rows of logits. Not while a step is under way.
   Status ensure_rows(int max_rows);
@@ -61,10 +64,11 @@ class Runner {
 
   Runner(const RunnerParts& parts, std::unique_ptr<StepInputs> inputs)
       : parts_(parts), inputs_(std::move(inputs)), outputs_(parts.backend), arena_(Arena::measuring()) {}
-  Step make_step(Ops& ops, Arena& arena) const;
+  Step make_step(Ops& ops, Comm& comm, Arena& arena) const;
   int recorded_batch(const StepPlan& plan) const;
   int recorded_batch(int num_seqs) const;
   void copy_records(const StepPlan& plan);
+  Result<Tensor> compute(const StepPlan& plan);
   Tensor forward();
   Tensor replay(int num_seqs);
 

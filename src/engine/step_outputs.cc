@@ -70,25 +70,35 @@ Status StepOutputs::ensure_rows(int max_rows) {
   return top_value_memory_.ensure(device, bytes * kMaxLogprobs, kResultPurpose);
 }
 
+// Padding is drawn for too.
+std::int64_t StepOutputs::num_drawn(const StepPlan& plan, const Tensor& logits) {
+  const bool padded = logits.size(0) > std::ssize(plan.rows);
+  return padded ? logits.size(0) : static_cast<std::int64_t>(plan.num_sampled());
+}
+
+Status StepOutputs::draw(const StepPlan& plan, const Tensor& logits, const StepInputs& inputs) {
+  const std::int64_t sampled = plan.rows.empty() ? 0 : num_drawn(plan, logits);
+  if (sampled == 0) return {};
+  SampleArgs args = inputs.sampling();
+  args.logits = logits.rows(0, sampled);
+  args.out = inputs.drawn().rows(0, sampled);
+  if (!args.bias_ids.empty() || !args.seen_ids.empty()) {
+    OCTAVO_TRY(
+        changed_memory_.ensure(backend_.device(), static_cast<std::size_t>(args.logits.bytes()), kResultPurpose));
+    args.changed = Tensor(changed_memory_.data(), DType::f32, {sampled, logits.size(1)});
+  }
+  backend_.ops().sample(args);
+  return {};
+}
+
 Result<LaunchedStep> StepOutputs::launch(const StepPlan& plan, const Tensor& logits, const StepInputs& inputs) {
   LaunchedStep step;
   if (plan.rows.empty()) return step;
   step.make_room(plan);
-  const bool padded = logits.size(0) > std::ssize(plan.rows);
-  const auto sampled = padded ? logits.size(0) : static_cast<std::int64_t>(plan.num_sampled());
+  OCTAVO_TRY(draw(plan, logits, inputs));
   const Tensor drawn = inputs.drawn();
-  if (sampled > 0) {
-    SampleArgs args = inputs.sampling();
-    args.logits = logits.rows(0, sampled);
-    args.out = drawn.rows(0, sampled);
-    if (!args.bias_ids.empty() || !args.seen_ids.empty()) {
-      OCTAVO_TRY(
-          changed_memory_.ensure(backend_.device(), static_cast<std::size_t>(args.logits.bytes()), kResultPurpose));
-      args.changed = Tensor(changed_memory_.data(), DType::f32, {sampled, logits.size(1)});
-    }
-    backend_.ops().sample(args);
-    step.tokens_ = begin_download(args.out);
-  }
+  if (const std::int64_t sampled = num_drawn(plan, logits); sampled > 0)
+    step.tokens_ = begin_download(drawn.rows(0, sampled));
   launch_log_probs(plan, logits, drawn, step);
   download_logits(plan, logits);
   return step;

@@ -40,8 +40,11 @@ class StepOutputs {
   // Draws tokens into inputs.drawn(), computes the log-probabilities that rows ask for. Rows of logits that go to the
   // host themselves have arrived when this returns.
   Result<LaunchedStep> launch(const StepPlan& plan, const Tensor& logits, const StepInputs& inputs);
+  // Only the first of it.
+  Status draw(const StepPlan& plan, const Tensor& logits, const StepInputs& inputs);
 
  private:
+  static std::int64_t num_drawn(const StepPlan& plan, const Tensor& logits);
   void launch_log_probs(const StepPlan& plan, const Tensor& logits, const Tensor& ids, LaunchedStep& step);
   LaunchedStep::Logprobs launch_rows(const Tensor& logits, const Tensor& ids, std::size_t begin, std::size_t count,
                                      std::int64_t top);

@@ -1,6 +1,9 @@
 #include "engine/step_profile.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "engine/runners.h"
 
 namespace octavo {
 namespace {
@@ -37,15 +40,24 @@ StepPlan largest_prefill(const StepLimits& limits) {
 
 }  // namespace
 
-Result<std::size_t> profile_steps(const RunnerParts& parts, const StepLimits& limits) {
-  Device& device = parts.backend.device();
-  device.synchronize();
-  const std::size_t before = device.memory().available_bytes;
-  OCTAVO_TRY(const auto runner, Runner::create(parts, limits));
-  OCTAVO_TRY(runner->run(largest_prefill(limits)));
-  OCTAVO_TRY(runner->record_decodes());
-  const std::size_t after = device.memory().available_bytes;
-  return std::max(before - std::min(before, after), runner->activation_bytes());
+Result<std::size_t> profile_steps(RankThreads& threads, const std::vector<RunnerParts>& parts,
+                                  const StepLimits& limits) {
+  std::vector<std::size_t> before;
+  for (const RunnerParts& rank : parts) {
+    rank.backend.device().synchronize();
+    before.push_back(rank.backend.device().memory().available_bytes);
+  }
+  OCTAVO_TRY(const auto runners, Runners::create(threads, parts, limits));
+  const StepPlan plan = largest_prefill(limits);
+  OCTAVO_TRY(LaunchedStep step, runners->launch(plan));
+  OCTAVO_TRY(runners->collect(plan, std::move(step)));
+  OCTAVO_TRY(runners->record_decodes());
+  std::size_t most = runners->activation_bytes() / parts.size();
+  for (std::size_t rank = 0; rank < parts.size(); ++rank) {
+    const std::size_t after = parts[rank].backend.device().memory().available_bytes;
+    most = std::max(most, before[rank] - std::min(before[rank], after));
+  }
+  return most;
 }
 
 }  // namespace octavo

@@ -7,6 +7,7 @@
 #include "model/decoder_model.h"
 #include "model/deepseek_config.h"
 #include "model/family.h"
+#include "model/split.h"
 #include "model/tensor_names.h"
 
 namespace octavo {
@@ -15,12 +16,10 @@ namespace {
 constexpr std::string_view kNested = "KimiK25ForConditionalGeneration";
 
 Status check_ranks(const DeepseekConfig& config, RankOf rank) {
-  const int heads = config.attention.q_heads;
-  if (heads % rank.size == 0 && config.intermediate % rank.size == 0 && config.moe.intermediate % rank.size == 0)
-    return {};
-  return Error("tensor parallel size " + std::to_string(rank.size) + " does not divide " + std::to_string(heads) +
-               " heads, an MLP of " + std::to_string(config.intermediate) + " and experts of " +
-               std::to_string(config.moe.intermediate));
+  OCTAVO_TRY(check_even(rank, config.attention.q_heads, "query heads"));
+  if (config.num_dense > 0) OCTAVO_TRY(check_even(rank, config.intermediate, "intermediate numbers of an MLP"));
+  if (config.num_dense == config.num_layers) return {};
+  return check_even(rank, config.moe.intermediate, "intermediate numbers of an expert");
 }
 
 ModelSpec spec_of(const DeepseekConfig& config, const DecoderFrame& frame, ModelSpec facts) {
@@ -69,7 +68,8 @@ NameMap names_of(const DeepseekConfig& config, const FamilyInput& input) {
 Result<std::unique_ptr<Model>> make_deepseek(const FamilyInput& input) {
   OCTAVO_TRY(const DeepseekConfig config, read_deepseek_config(input.config));
   OCTAVO_TRY(check_ranks(config, input.rank));
-  DecoderFrame frame{.vocab = config.vocab,
+  DecoderFrame frame{.rank = input.rank,
+                     .vocab = config.vocab,
                      .hidden = config.hidden,
                      .tied = config.tied,
                      .norm = Norm(config.hidden, config.norm_eps),

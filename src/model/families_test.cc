@@ -145,6 +145,52 @@ TEST_F(Families, GptOssSlidesInEveryOtherLayerAndEndsAsHarmonyDoes) {
   EXPECT_EQ(spec.quantization.scheme, WeightScheme::mxfp4);
 }
 
+TEST_F(Families, WhatRanksCannotShareIsNamedWithItsSize) {
+  const auto refusal_of = [&](int ranks, const Json& changes) {
+    Json config = Json::parse(kConfig);
+    config.update(changes);
+    EXPECT_TRUE(write_file(folder_ + "/config.json", config.dump()));
+    const auto model = make_model(*Checkpoint::open(folder_, LoadFormat::dummy), {}, {0, ranks});
+    const std::string where = folder_ + "/config.json: tensor parallel size " + std::to_string(ranks) + " ";
+    if (model) return std::string("accepted");
+    EXPECT_TRUE(model.error().message().starts_with(where)) << model.error().message();
+    return model.error().message().substr(where.size());
+  };
+  EXPECT_EQ(refusal_of(2, Json::object()), "accepted");
+  EXPECT_EQ(refusal_of(4, Json::object()), "accepted") << "each KV head is on two ranks";
+  EXPECT_EQ(refusal_of(3, Json::object()), "does not divide the model's 4 query heads");
+  EXPECT_EQ(refusal_of(3, {{"num_attention_heads", 12}, {"num_key_value_heads", 4}, {"head_dim", 16}}),
+            "does not divide the model's 4 KV heads and is no multiple of them");
+  EXPECT_EQ(refusal_of(4, {{"intermediate_size", 130}}),
+            "does not divide the model's 130 intermediate numbers of an MLP");
+  const Json experts = {{"architectures", {"Qwen3MoeForCausalLM"}},
+                        {"num_experts", 8},
+                        {"num_experts_per_tok", 2},
+                        {"moe_intermediate_size", 30}};
+  EXPECT_EQ(refusal_of(4, experts), "does not divide the model's 30 intermediate numbers of an expert");
+}
+
+TEST_F(Families, RanksShareTheHeadsOfLinearLayers) {
+  const auto checkpoint = Checkpoint::open(OCTAVO_SOURCE_DIR "/tests/golden/qwen35-two", LoadFormat::dummy);
+  ASSERT_TRUE(checkpoint) << checkpoint.error().message();
+  ConfigOverrides many_heads;
+  many_heads.hf_overrides = {{"num_attention_heads", 12}, {"num_key_value_heads", 1}};
+  const auto refusal_of = [&](int ranks) {
+    const auto model = make_model(*checkpoint, many_heads, {0, ranks});
+    return model ? "accepted" : model.error().message().substr(model.error().message().find("does not"));
+  };
+  EXPECT_EQ(refusal_of(4), "does not divide the model's 6 value heads of a linear layer");
+  EXPECT_EQ(refusal_of(3), "does not divide the model's 2 key heads of a linear layer and is no multiple of them");
+  EXPECT_EQ(refusal_of(6), "does not divide the model's 128 intermediate numbers of an MLP");
+  // 2 key and 6 value heads of 64, 4 taps: three inputs of each channel, a state of 64 x 64 for each value head.
+  for (const int ranks : {1, 2}) {
+    const auto model = make_model(*checkpoint, {}, {ranks - 1, ranks});
+    ASSERT_TRUE(model) << model.error().message();
+    const std::vector<std::int64_t> parts = {3 * (2 * 2 + 6) * 64 / ranks, 6 * 64 * 64 / ranks};
+    EXPECT_EQ((*model)->spec().layers[0].state_parts, parts);
+  }
+}
+
 TEST_F(Families, RefusesByName) {
   const auto contains = [&](const std::string& key, const Json& value, const std::string& part) {
     EXPECT_NE(refusal(key, value).find(part), std::string::npos) << key << ": " << refusal(key, value);

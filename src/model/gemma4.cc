@@ -10,6 +10,7 @@
 #include "model/blocks/mlp.h"
 #include "model/family.h"
 #include "model/gemma4_config.h"
+#include "model/split.h"
 #include "model/tensor_names.h"
 #include "tensor/float8.h"
 
@@ -85,11 +86,11 @@ Gemma4::Gemma4(ModelSpec spec, const Gemma4Config& config, NameMap names, RankOf
     : spec_(std::move(spec)),
       config_(config),
       names_(std::move(names)),
-      embedding_(config.vocab, config.hidden),
-      input_embedding_(config.per_layer_vocab, config.per_layer_width * static_cast<int>(config.layers.size())),
+      embedding_(config.vocab, config.hidden, rank),
+      input_embedding_(config.per_layer_vocab, config.per_layer_width * static_cast<int>(config.layers.size()), rank),
       input_norm_(config.per_layer_width, config.norm_eps, false),
       norm_out_(config.hidden, config.norm_eps, false),
-      head_(config.vocab, config.hidden) {
+      head_(config.vocab, config.hidden, rank) {
   for (std::size_t i = 0; i < config.layers.size(); ++i)
     layers_.push_back({.norm_in = norm_out_,
                        .attention = Attention(attention_of(config, static_cast<int>(i)), rank),
@@ -219,12 +220,10 @@ Tensor Gemma4::forward(Step& step) {
 }
 
 Status check_ranks(const Gemma4Config& config, RankOf rank) {
+  OCTAVO_TRY(check_even(rank, config.q_heads, "query heads"));
   for (const Gemma4Layer& layer : config.layers) {
-    const bool kv_divides = layer.kv_heads % rank.size == 0 || rank.size % layer.kv_heads == 0;
-    if (config.q_heads % rank.size != 0 || !kv_divides || layer.intermediate % rank.size != 0)
-      return Error("tensor parallel size " + std::to_string(rank.size) + " does not divide " +
-                   std::to_string(config.q_heads) + " heads, " + std::to_string(layer.kv_heads) +
-                   " KV heads and an MLP of " + std::to_string(layer.intermediate));
+    OCTAVO_TRY(check_heads(rank, layer.kv_heads, "KV heads"));
+    OCTAVO_TRY(check_even(rank, layer.intermediate, "intermediate numbers of an MLP"));
   }
   return {};
 }

@@ -1,19 +1,21 @@
 #include "model/grouped_decoder.h"
 
+#include <algorithm>
+
+#include "model/split.h"
+
 namespace octavo {
 namespace {
 
 Status check_ranks(const GroupedDecoderConfig& config, RankOf rank) {
   const DenseConfig& dense = config.dense;
-  const bool kv_divides = dense.kv_heads % rank.size == 0 || rank.size % dense.kv_heads == 0;
-  if (dense.q_heads % rank.size != 0 || !kv_divides || dense.intermediate % rank.size != 0)
-    return Error("tensor parallel size " + std::to_string(rank.size) + " does not divide " +
-                 std::to_string(dense.q_heads) + " heads, " + std::to_string(dense.kv_heads) +
-                 " KV heads and an MLP of " + std::to_string(dense.intermediate));
+  OCTAVO_TRY(check_even(rank, dense.q_heads, "query heads"));
+  OCTAVO_TRY(check_heads(rank, dense.kv_heads, "KV heads"));
+  const auto is_dense = [](const auto& moe) { return !moe.has_value(); };
+  if (config.moe.empty() || std::any_of(config.moe.begin(), config.moe.end(), is_dense))
+    OCTAVO_TRY(check_even(rank, dense.intermediate, "intermediate numbers of an MLP"));
   for (const auto& moe : config.moe)
-    if (moe && moe->intermediate % rank.size != 0)
-      return Error("tensor parallel size " + std::to_string(rank.size) + " does not divide experts of " +
-                   std::to_string(moe->intermediate));
+    if (moe) OCTAVO_TRY(check_even(rank, moe->intermediate, "intermediate numbers of an expert"));
   return {};
 }
 
@@ -63,7 +65,8 @@ Result<std::unique_ptr<Model>> make_grouped_decoder(const GroupedDecoderConfig& 
                                                     ModelSpec facts) {
   OCTAVO_TRY(check_ranks(config, rank));
   const DenseConfig& dense = config.dense;
-  DecoderFrame frame{.vocab = dense.vocab,
+  DecoderFrame frame{.rank = rank,
+                     .vocab = dense.vocab,
                      .hidden = dense.hidden,
                      .tied = dense.tied,
                      .norm = Norm(dense.hidden, dense.norm_eps, config.norm_rounded_first),

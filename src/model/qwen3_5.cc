@@ -4,6 +4,7 @@
 #include "model/decoder_model.h"
 #include "model/family.h"
 #include "model/qwen3_5_config.h"
+#include "model/split.h"
 #include "model/tensor_names.h"
 
 namespace octavo {
@@ -11,7 +12,7 @@ namespace {
 
 constexpr std::string_view kWithTowers = "Qwen3_5ForConditionalGeneration";
 
-Attention attention_of(const DenseConfig& dense, int layer) {
+Attention attention_of(const DenseConfig& dense, int layer, RankOf rank) {
   return Attention({.layer = layer,
                     .hidden = dense.hidden,
                     .q_heads = dense.q_heads,
@@ -22,19 +23,27 @@ Attention attention_of(const DenseConfig& dense, int layer) {
                     .norm_rounded_first = false,
                     .norm_offset = 1,
                     .norm_eps = dense.norm_eps},
-                   {});
+                   rank);
 }
 
-DeltaNet delta_net_of(DeltaNetConfig config, int layer) {
+DeltaNet delta_net_of(DeltaNetConfig config, int layer, RankOf rank) {
   config.layer = layer;
-  return DeltaNet(config);
+  return DeltaNet(config, rank);
 }
 
-DecoderStack::Layer layer_of(const Qwen35Config& config, int number) {
+DecoderStack::Layer layer_of(const Qwen35Config& config, int number, RankOf rank) {
   const DenseConfig& dense = config.dense;
-  const Mlp mlp(dense.hidden, dense.intermediate, false, {});
-  if (config.recurrent[static_cast<std::size_t>(number)]) return {delta_net_of(config.delta, number), mlp};
-  return {attention_of(dense, number), mlp};
+  const Mlp mlp(dense.hidden, dense.intermediate, false, rank);
+  if (config.recurrent[static_cast<std::size_t>(number)]) return {delta_net_of(config.delta, number, rank), mlp};
+  return {attention_of(dense, number, rank), mlp};
+}
+
+Status check_ranks(const Qwen35Config& config, RankOf rank) {
+  OCTAVO_TRY(check_even(rank, config.dense.q_heads, "query heads"));
+  OCTAVO_TRY(check_heads(rank, config.dense.kv_heads, "KV heads"));
+  OCTAVO_TRY(check_even(rank, config.delta.value_heads, "value heads of a linear layer"));
+  OCTAVO_TRY(check_heads(rank, config.delta.key_heads, "key heads of a linear layer"));
+  return check_even(rank, config.dense.intermediate, "intermediate numbers of an MLP");
 }
 
 ModelSpec qwen3_5_spec(const Qwen35Config& config, const DecoderFrame& frame, ModelSpec facts) {
@@ -45,7 +54,7 @@ ModelSpec qwen3_5_spec(const Qwen35Config& config, const DecoderFrame& frame, Mo
     if (recurrent) {
       layer.kind = "linear_attention";
       layer.cache = CacheKind::state;
-      layer.state_parts = config.delta.state_parts();
+      layer.state_parts = config.delta.share_of(frame.rank).state_parts();
       continue;
     }
     layer.q_heads = dense.q_heads;
@@ -68,19 +77,18 @@ NameMap qwen3_5_names(bool with_towers) {
 
 Result<std::unique_ptr<Model>> make_qwen3_5(const FamilyInput& input) {
   OCTAVO_TRY(const Qwen35Config config, read_qwen3_5_config(input.config));
-  if (input.rank.size > 1)
-    return Error("tensor parallel size " + std::to_string(input.rank.size) + " is not supported for this family yet",
-                 ErrorKind::unsupported);
+  OCTAVO_TRY(check_ranks(config, input.rank));
   const bool with_towers = input.facts.architecture == kWithTowers;
   const DenseConfig& dense = config.dense;
-  DecoderFrame frame{.vocab = dense.vocab,
+  DecoderFrame frame{.rank = input.rank,
+                     .vocab = dense.vocab,
                      .hidden = dense.hidden,
                      .tied = dense.tied,
                      .norm = Norm(dense.hidden, dense.norm_eps, false, 1),
                      .rope = config.rope,
                      .rope_width = dense.head_dim};
   std::vector<DecoderStack::Layer> layers;
-  for (int i = 0; i < dense.num_layers; ++i) layers.push_back(layer_of(config, i));
+  for (int i = 0; i < dense.num_layers; ++i) layers.push_back(layer_of(config, i, input.rank));
   ModelSpec spec = qwen3_5_spec(config, frame, input.facts);
   return std::unique_ptr<Model>(std::make_unique<DecoderModel>(std::move(spec), qwen3_5_names(with_towers),
                                                                DecoderStack(std::move(frame), std::move(layers))));

@@ -1,5 +1,5 @@
 // ModelSpec: the facts of a checkpoint that the engine and the tools need, read from config.json or GGUF metadata by
-// the family. Sizes are of the whole model, before any cut by tensor parallel.
+// the family. Sizes are of the whole model, before any cut by tensor parallel, unless they say otherwise.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct LayerSpec {
   int latent_dim = 0;  // latent: width of the latent; head_dim is then the width of the rope key
   bool sinks = false;
   bool soft_cap = false;
-  std::vector<std::int64_t> state_parts;  // state: float32 numbers of each part of a sequence's record
+  std::vector<std::int64_t> state_parts;  // state: float32 numbers of each part of a sequence's record on this rank
 };
 
 struct ModelSpec {

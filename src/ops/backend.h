@@ -5,6 +5,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/result.h"
 #include "ops/comm.h"
@@ -44,6 +46,14 @@ class Backend {
   virtual Result<Ceilings> ceilings() { return Error(inventory().note, ErrorKind::unsupported); }
 };
 
-using BackendFactory = std::function<Result<std::unique_ptr<Backend>>(int rank)>;
+// The backends of a model that is not shared.
+inline std::vector<std::unique_ptr<Backend>> only_rank(std::unique_ptr<Backend> backend) {
+  std::vector<std::unique_ptr<Backend>> backends;
+  backends.push_back(std::move(backend));
+  return backends;
+}
+
+// Makes the backends of all ranks of one model, in order of rank; their comms belong together.
+using BackendFactory = std::function<Result<std::vector<std::unique_ptr<Backend>>>(int num_ranks)>;
 
 }  // namespace octavo

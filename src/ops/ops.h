@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "base/result.h"
@@ -24,6 +25,8 @@ struct EmbedArgs {
   const Weight& table;  // [vocab, hidden], one part
   float scale = 1.0f;
   Tensor out;  // [tokens, hidden]
+  // The table is some of the vocabulary's rows: the first is this token's, and tokens of other rows give zeros.
+  std::optional<std::int64_t> first_id = {};
 };
 
 // y = x * rsqrt(mean(x^2) + eps), then (weight + weight_offset) * y. rounded_first: y is rounded to the compute dtype

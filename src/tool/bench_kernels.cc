@@ -41,9 +41,10 @@ Result<std::vector<KernelRow>> chosen_rows(const KernelInventory& inventory, con
 
 }  // namespace
 
-Status bench_kernels(const BenchKernelsOptions& options, const BackendFactory& make_backend) {
+Status bench_kernels(const BenchKernelsOptions& options, const BackendFactory& make_backends) {
   for (const std::string& file : {options.output_json, options.report_file}) OCTAVO_TRY(check_output_file(file, ""));
-  OCTAVO_TRY(const auto backend, make_backend(0));
+  OCTAVO_TRY(const auto backends, make_backends(1));
+  const std::unique_ptr<Backend>& backend = backends.front();
   const KernelInventory inventory = backend->inventory();
   if (inventory.rows.empty()) return Error("bench kernels is refused here: " + inventory.note, ErrorKind::unsupported);
   KernelReport report;

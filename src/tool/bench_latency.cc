@@ -56,14 +56,14 @@ Status bench_latency(const BenchLatencyOptions& options, const BackendFactory& m
   for (const std::string& file : {options.output_json, options.report_file})
     OCTAVO_TRY(check_output_file(file, options.engine.model_path));
   OCTAVO_TRY(const auto model, load_model(options.engine, make_backend));
-  const ModelSpec& spec = model->model->spec();
+  const ModelSpec& spec = model->spec();
   const std::vector<int> inputs =
       options.input_lens.empty() ? usual_inputs(spec, options.output_len) : options.input_lens;
   const auto [shortest, longest] = std::minmax_element(inputs.begin(), inputs.end());
   OCTAVO_TRY(EngineConfig config, bench_config(options.engine, spec, *longest + options.output_len));
   LatencyReport report;
   report.model = config.model_path;
-  report.device = model->backend->device().describe();
+  report.device = model->describe_device();
   for (const CacheVariant& variant :
        cache_variants(options.caches, options.engine.kv_cache.transform, options.engine.skip_layers)) {
     config.kv_cache = variant.choice;

@@ -181,7 +181,7 @@ Status bench_throughput(const BenchThroughputOptions& options, const BackendFact
   int longest = 0;
   for (const PlannedRequest& request : plan) longest = std::max(longest, request.input_len + request.output_len);
   OCTAVO_TRY(const auto model, load_model(options.engine, make_backend));
-  OCTAVO_TRY(EngineConfig config, bench_config(options.engine, model->model->spec(), longest));
+  OCTAVO_TRY(EngineConfig config, bench_config(options.engine, model->spec(), longest));
   config.max_num_seqs = std::max(config.max_num_seqs, options.max_concurrency);
   config.max_queued = std::max(config.max_queued, options.max_concurrency);
   OCTAVO_TRY(const auto engine, Engine::create(config, model));

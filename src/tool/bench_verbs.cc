@@ -51,16 +51,18 @@ void sort_steps(const std::vector<StepCalls>& steps, std::vector<StepCalls>& pre
 
 }  // namespace
 
-Status bench_verbs(const BenchVerbsOptions& options, const BackendFactory& make_backend) {
+Status bench_verbs(const BenchVerbsOptions& options, const BackendFactory& make_backends) {
   OCTAVO_TRY(check_output_file(options.output_json, options.engine.model_path));
   VerbTimeline timeline;  // outlives the engine
-  const BackendFactory timed = [&](int rank) -> Result<std::unique_ptr<Backend>> {
-    OCTAVO_TRY(std::unique_ptr<Backend> inner, make_backend(rank));
-    return std::unique_ptr<Backend>(std::make_unique<TimedBackend>(std::move(inner), timeline));
+  // The first rank's verbs tell of all: they wait for one another.
+  const BackendFactory timed = [&](int num_ranks) -> Result<std::vector<std::unique_ptr<Backend>>> {
+    OCTAVO_TRY(auto backends, make_backends(num_ranks));
+    backends.front() = std::make_unique<TimedBackend>(std::move(backends.front()), timeline);
+    return backends;
   };
   OCTAVO_TRY(const auto model, load_model(options.engine, timed));
   OCTAVO_TRY(const EngineConfig config,
-             bench_config(options.engine, model->model->spec(), options.input_len + options.output_len));
+             bench_config(options.engine, model->spec(), options.input_len + options.output_len));
   std::vector<StepCalls> prefills;
   std::vector<StepCalls> decodes;
   for (int i = -1; i < options.num_iters; ++i) {  // -1: warm-up

@@ -97,7 +97,7 @@ Status eval_kld(const EvalKldOptions& options, const BackendFactory& make_backen
   EngineConfig config = options.engine;
   OCTAVO_TRY(const TextTokens tokens, read_text_tokens(options.text_file, config.model_path));
   OCTAVO_TRY(const auto model, load_model(config, make_backend));
-  OCTAVO_TRY(const TextWindows text, cut_windows(tokens, model->model->spec(), options.context));
+  OCTAVO_TRY(const TextWindows text, cut_windows(tokens, model->spec(), options.context));
   if (!config.max_model_len) config.max_model_len = text.context;
   config.fill_memory = false;  // two caches share it
   OCTAVO_TRY(const auto other, Engine::create(config, model));

@@ -44,7 +44,7 @@ Status eval_nll(const EvalNllOptions& options, const BackendFactory& make_backen
   EngineConfig config = options.engine;
   OCTAVO_TRY(const TextTokens tokens, read_text_tokens(options.text_file, config.model_path));
   OCTAVO_TRY(const auto model, load_model(config, make_backend));
-  OCTAVO_TRY(const TextWindows text, cut_windows(tokens, model->model->spec(), options.context));
+  OCTAVO_TRY(const TextWindows text, cut_windows(tokens, model->spec(), options.context));
   if (!config.max_model_len) config.max_model_len = text.context;
   OCTAVO_TRY(const auto engine, Engine::create(config, model));
   ThreadPool pool(available_cpus());

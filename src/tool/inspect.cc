@@ -7,6 +7,7 @@
 #include "base/strings.h"
 #include "engine/cache_layout.h"
 #include "engine/text_assets.h"
+#include "model/split.h"
 #include "terminal/console.h"
 
 namespace octavo {
@@ -151,6 +152,30 @@ Status add_model(Model& model, const Checkpoint& checkpoint, Device& device, Ord
   return {};
 }
 
+// What the first of several ranks has of the model; the others have as much. Binding finds what cannot be shared.
+Status add_rank(const InspectOptions& options, const Checkpoint& checkpoint, Device& device, OrderedJson& report) {
+  const RankOf rank{0, options.tensor_parallel};
+  OCTAVO_TRY(const auto model, make_model(checkpoint, options.overrides, rank));
+  ModelSpec spec = model->spec();
+  for (LayerSpec& layer : spec.layers) layer = heads_of_rank(layer, rank);
+  OrderedJson share;
+  share["q_heads"] = of_layers(spec, &LayerSpec::q_heads);
+  share["kv_heads"] = of_layers(spec, &LayerSpec::kv_heads);
+  std::vector<KvScales> scales(spec.layers.size());
+  if (checkpoint.format() != LoadFormat::dummy) {
+    CheckpointBinder binder(checkpoint, spec.quantization, model->names(), device, rank);
+    OCTAVO_TRY(model->visit(binder));
+    scales = model->kv_scales();
+    std::size_t bytes = 0;
+    for (const Buffer& buffer : binder.take_buffers()) bytes += buffer.size();
+    share["weight_bytes"] = bytes;
+  }
+  add_states(spec, share);
+  for (const auto& [dtype, bytes] : kv_bytes(spec, scales).items()) share["kv bytes per token, " + dtype] = bytes;
+  report["each_of_" + std::to_string(rank.size) + "_ranks"] = share;
+  return {};
+}
+
 // What a config says of a model that octavo cannot run, as far as it says it in the usual words.
 void add_unsupported(const Checkpoint& checkpoint, OrderedJson& report, OrderedJson& reasons) {
   const Json& config = checkpoint.config();
@@ -213,9 +238,10 @@ std::string as_text(const OrderedJson& report) {
 
 }  // namespace
 
-Status inspect(const InspectOptions& options, const BackendFactory& make_backend) {
+Status inspect(const InspectOptions& options, const BackendFactory& make_backends) {
   OCTAVO_TRY(const Checkpoint checkpoint, Checkpoint::open(options.model_path, options.load_format));
-  OCTAVO_TRY(const std::unique_ptr<Backend> backend, make_backend(0));
+  OCTAVO_TRY(const auto backends, make_backends(options.tensor_parallel));
+  Device& device = backends.front()->device();
   OrderedJson report;
   report["model"] = options.model_path;
   report["format"] = checkpoint.gguf() != nullptr               ? "gguf"
@@ -225,7 +251,8 @@ Status inspect(const InspectOptions& options, const BackendFactory& make_backend
   OrderedJson unsupported = OrderedJson::array();
   Result<std::unique_ptr<Model>> model = make_model(checkpoint, options.overrides);
   if (model) {
-    OCTAVO_TRY(add_model(**model, checkpoint, backend->device(), report));
+    OCTAVO_TRY(add_model(**model, checkpoint, device, report));
+    if (options.tensor_parallel > 1) OCTAVO_TRY(add_rank(options, checkpoint, device, report));
   } else if (model.error().kind() == ErrorKind::unsupported) {
     unsupported.push_back(model.error().message());
     add_unsupported(checkpoint, report, unsupported);

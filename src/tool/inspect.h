@@ -12,10 +12,11 @@ struct InspectOptions {
   std::string model_path;
   LoadFormat load_format = LoadFormat::automatic;
   ConfigOverrides overrides;
+  int tensor_parallel = 1;  // more: also what one of so many ranks has of it
   std::string chat_template;
   bool json = false;
 };
 // Weights are bound (mapped, not read), so a tensor that does not fit the config is found here too.
-Status inspect(const InspectOptions& options, const BackendFactory& make_backend);
+Status inspect(const InspectOptions& options, const BackendFactory& make_backends);
 
 }  // namespace octavo

@@ -92,11 +92,11 @@ EngineConfig engine_config(const std::string& folder) {
 }
 
 BackendFactory cpu_factory(bool plain, bool deterministic) {
-  return [plain, deterministic](int) {
+  return [plain, deterministic](int num_ranks) {
     cpu::Config config;
     config.isa = plain ? cpu::Isa::plain : cpu::best_isa();
     config.deterministic = deterministic;
-    return cpu::make_backend(config);
+    return cpu::make_backends(config, num_ranks);
   };
 }
 

@@ -43,7 +43,7 @@ std::string test_name(std::string name);
 
 // Config of an engine over this folder on the CPU wing, float32 and unrounded unless changed.
 EngineConfig engine_config(const std::string& folder);
-BackendFactory cpu_factory(bool plain = false, bool deterministic = false);
+BackendFactory cpu_factory(bool plain = false, bool deterministic = false);  // of any number of ranks
 std::unique_ptr<Engine> make_engine(const EngineConfig& config, bool plain = false);
 
 // ||a - b|| / ||b|| over the common tail: the last min(a, b) numbers.

@@ -55,13 +55,16 @@ class UnrecordedBackend final : public Backend {
 }  // namespace
 
 BackendFactory factory(bool deterministic) {
-  return [deterministic](int rank) { return cuda::make_backend(rank, {.deterministic = deterministic}); };
+  return [deterministic](int) -> Result<std::vector<std::unique_ptr<Backend>>> {
+    OCTAVO_TRY(auto backend, cuda::make_backend(0, {.deterministic = deterministic}));
+    return only_rank(std::move(backend));
+  };
 }
 
 BackendFactory unrecorded_factory() {
-  return [](int rank) -> Result<std::unique_ptr<Backend>> {
-    OCTAVO_TRY(auto inner, cuda::make_backend(rank, {}));
-    return std::unique_ptr<Backend>(std::make_unique<UnrecordedBackend>(std::move(inner)));
+  return [](int) -> Result<std::vector<std::unique_ptr<Backend>>> {
+    OCTAVO_TRY(auto inner, cuda::make_backend(0, {}));
+    return only_rank(std::make_unique<UnrecordedBackend>(std::move(inner)));
   };
 }
 

@@ -1,8 +1,9 @@
 #include "model/blocks/attention.h"
 
-#include <algorithm>
 #include <cmath>
 #include <vector>
+
+#include "model/split.h"
 
 namespace octavo {
 namespace {
@@ -24,7 +25,7 @@ Attention::Attention(const AttentionConfig& config, RankOf rank)
     : config_(config),
       rank_(rank),
       q_heads_(config.q_heads / rank.size),
-      kv_heads_(std::max(1, config.kv_heads / rank.size)) {
+      kv_heads_(heads_of_rank(config.kv_heads, rank)) {
   if (config.qk_norm) {
     q_norm_.emplace(config.head_dim, config.norm_eps, config.norm_rounded_first, config.norm_offset);
     if (!shares()) k_norm_ = q_norm_;

@@ -22,9 +22,9 @@ KvScales mixer_scales(const auto& attention) { return attention.kv_scales(); }
 
 DecoderStack::DecoderStack(DecoderFrame frame, std::vector<Layer> layers)
     : frame_(std::move(frame)),
-      embedding_(frame_.vocab, frame_.hidden),
+      embedding_(frame_.vocab, frame_.hidden, frame_.rank),
       norm_out_(frame_.norm),
-      head_(frame_.vocab, frame_.hidden) {
+      head_(frame_.vocab, frame_.hidden, frame_.rank) {
   for (Layer& layer : layers) layers_.push_back({frame_.norm, frame_.norm, std::move(layer)});
 }
 

@@ -19,6 +19,7 @@ namespace octavo {
 
 // What all layers of a stack share.
 struct DecoderFrame {
+  RankOf rank;
   int vocab = 0;
   int hidden = 0;
   bool tied = false;

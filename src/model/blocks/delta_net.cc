@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "model/split.h"
+
 namespace octavo {
 namespace {
 
@@ -9,21 +11,41 @@ enum RecordPart { kConvolution, kStates };
 
 }  // namespace
 
-DeltaNet::DeltaNet(const DeltaNetConfig& config) : config_(config), norm_(config.value_dim, config.norm_eps, false) {}
+DeltaNetConfig DeltaNetConfig::share_of(RankOf rank) const {
+  DeltaNetConfig share = *this;
+  share.key_heads = heads_of_rank(key_heads, rank);
+  share.value_heads = value_heads / rank.size;
+  return share;
+}
+
+DeltaNet::DeltaNet(const DeltaNetConfig& config, RankOf rank)
+    : whole_(config), config_(config.share_of(rank)), norm_(config.value_dim, config.norm_eps, false) {}
+
+// q, k and v lie in one tensor, and each is cut by its own heads.
+std::vector<PartRequest> DeltaNet::channel_parts(const std::string& name) const {
+  const std::int64_t channels = whole_.channels();
+  if (config_.channels() == channels) return {{name, channels}};
+  const std::int64_t keys = whole_.keys();
+  return {{name, keys, Cut::rows, whole_.key_dim, 0, channels},
+          {name, keys, Cut::rows, whole_.key_dim, keys, channels},
+          {name, whole_.values(), Cut::rows, whole_.value_dim, 2 * keys, channels}};
+}
 
 Status DeltaNet::visit(Binder& binder, const std::string& prefix) {
-  const std::array<PartRequest, 2> inputs = {
-      {{prefix + ".in_proj_qkv", config_.channels()}, {prefix + ".in_proj_z", config_.values()}}};
-  OCTAVO_TRY(binder.weight(qkv_z_, inputs, config_.hidden));
+  std::vector<PartRequest> inputs = channel_parts(prefix + ".in_proj_qkv");
+  inputs.push_back({prefix + ".in_proj_z", whole_.values(), Cut::rows, whole_.value_dim});
+  OCTAVO_TRY(binder.weight(qkv_z_, inputs, whole_.hidden));
   const std::array<PartRequest, 2> gates = {
-      {{prefix + ".in_proj_b", config_.value_heads}, {prefix + ".in_proj_a", config_.value_heads}}};
-  OCTAVO_TRY(binder.weight(b_a_, gates, config_.hidden));
-  OCTAVO_TRY(binder.depthwise(convolution_, prefix + ".conv1d.weight", config_.channels(), config_.taps));
-  OCTAVO_TRY(binder.vector(dt_bias_, prefix + ".dt_bias", config_.value_heads));
-  OCTAVO_TRY(binder.vector(a_log_, prefix + ".A_log", config_.value_heads));
+      {{prefix + ".in_proj_b", whole_.value_heads, Cut::rows}, {prefix + ".in_proj_a", whole_.value_heads, Cut::rows}}};
+  OCTAVO_TRY(binder.weight(b_a_, gates, whole_.hidden));
+  OCTAVO_TRY(binder.depthwise(convolution_, channel_parts(prefix + ".conv1d.weight"), whole_.taps));
+  const PartRequest dt_bias{prefix + ".dt_bias", whole_.value_heads, Cut::rows};
+  OCTAVO_TRY(binder.vectors(dt_bias_, {&dt_bias, 1}));
+  const PartRequest a_log{prefix + ".A_log", whole_.value_heads, Cut::rows};
+  OCTAVO_TRY(binder.vectors(a_log_, {&a_log, 1}));
   OCTAVO_TRY(norm_.visit(binder, prefix + ".norm"));
-  const PartRequest output{prefix + ".out_proj", config_.hidden};
-  return binder.weight(output_, {&output, 1}, config_.values());
+  const PartRequest output{prefix + ".out_proj", whole_.hidden, Cut::columns, whole_.value_dim};
+  return binder.weight(output_, {&output, 1}, whole_.values());
 }
 
 Tensor DeltaNet::convolve(Step& step, const Tensor& x) const {
@@ -73,6 +95,7 @@ void DeltaNet::forward(Step& step, const Tensor& x, const Tensor& out) const {
   const Tensor z = qkv_z.columns(config_.channels(), config_.values());
   step.ops.gated_activation({.gate = z, .up = mixed, .kind = Activation::silu, .out = mixed});
   step.ops.linear({mixed, output_, Tensor(), out});
+  step.comm.all_reduce(out);
 }
 
 }  // namespace octavo

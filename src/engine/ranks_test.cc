@@ -1,0 +1,186 @@
+// Several ranks behind one scheduler: answers are those of one rank, and a rank that fails costs what it would cost
+// alone, without keeping the others waiting.
+#include <gtest/gtest.h>
+
+#include "engine/fake_engine.h"
+
+namespace octavo {
+namespace {
+
+FakeEngine on_ranks(const FakeEngineSpec& spec, const EngineConfig& config) {
+  auto fake = make_fake_engine(spec, config);
+  EXPECT_TRUE(fake) << (fake ? "" : fake.error().message());
+  return *std::move(fake);
+}
+
+Request plain_request(int size, int from, int max_tokens) {
+  Request request;
+  for (int i = 0; i < size; ++i) request.prompt.push_back((from + i * 7) % 40);
+  request.sampling.temperature = 0;
+  request.sampling.max_tokens = max_tokens;
+  return request;
+}
+
+void expect_all_places_right(const FakeEngine& fake) {
+  for (const FakeModel* model : fake.models) EXPECT_EQ(model->wrong_places, 0);
+}
+
+// Each rank reads its own pages and records: where one of them were given another plan, the sums would not be right.
+TEST(Ranks, AnswersAreThoseOfTheRequestAlone) {
+  for (const bool works_alone : {false, true})
+    for (const std::vector<int>& windows : {std::vector{0, 12}, std::vector{0, FakeModel::kRecurrent}}) {
+      EngineConfig config = small_config(24, 2);
+      config.max_num_batched_tokens = 24;
+      config.max_num_seqs = 6;
+      config.max_model_len = 64;
+      config.max_queued = 1000;
+      FakeEngine fake = on_ranks(
+          {.max_positions = 64, .windows = windows, .eos = {0}, .works_alone = works_alone, .num_ranks = 3}, config);
+      std::mt19937 random(11);
+      std::vector<std::pair<Request, std::unique_ptr<TokenStream>>> open;
+      for (int i = 0; i < 60; ++i) {
+        Request request = random_request(random, 64);
+        auto stream = fake->submit(request).value();
+        if (i % 8 == 7) continue;  // cancelled
+        open.emplace_back(std::move(request), std::move(stream));
+      }
+      for (auto& [request, stream] : open) {
+        const auto answers = read_all(*stream, request.sampling.n);
+        for (int i = 0; i < request.sampling.n; ++i)
+          expect_same(answers[static_cast<std::size_t>(i)], expected_answer(*fake.model, request, 64, i));
+      }
+      expect_all_places_right(fake);
+    }
+}
+
+TEST(Ranks, PreemptedRequestsAreComputedAnew) {
+  EngineConfig config = small_config(9);
+  config.max_model_len = 64;
+  FakeEngine fake = on_ranks({.max_positions = 64, .num_ranks = 2}, config);
+  std::vector<std::unique_ptr<TokenStream>> streams;
+  for (int i = 0; i < 4; ++i) streams.push_back(fake->submit(plain_request(10, i, 40)).value());
+  for (int i = 0; i < 4; ++i)
+    expect_same(read_all(*streams[static_cast<std::size_t>(i)], 1)[0],
+                expected_answer(*fake.model, plain_request(10, i, 40), 64));
+  EXPECT_GT(fake->stats().preemptions, 0u);
+  expect_all_places_right(fake);
+}
+
+TEST(Ranks, CancellationAndTheEndOfTheEngineHangNowhere) {
+  EngineConfig config = small_config(40000);
+  config.max_model_len = 300000;
+  FakeEngine fake = on_ranks({.max_positions = 300000, .num_ranks = 4}, config);
+  auto cancelled = fake->submit(plain_request(30, 1, 0)).value();
+  auto running = fake->submit(plain_request(20, 2, 0)).value();
+  ASSERT_TRUE(cancelled->next());
+  ASSERT_TRUE(running->next());
+  cancelled->cancel();
+  EXPECT_EQ(read_all(*cancelled, 1)[0].finish, FinishReason::cancelled);
+  ASSERT_TRUE(running->next());
+  fake.engine.reset();
+  EXPECT_EQ(read_all(*running, 1)[0].finish, FinishReason::cancelled);
+}
+
+// The step is given up on all ranks; the one that was missing memory need not be the first.
+TEST(Ranks, ARankThatFindsNoMemoryCostsOneRequest) {
+  for (const std::vector<int>& windows : {std::vector{0}, std::vector{0, FakeModel::kRecurrent}})
+    for (const std::size_t rank : {0u, 1u, 2u}) {
+      FakeEngine fake = on_ranks({.windows = windows, .num_ranks = 3}, small_config(64, 2));
+      fake.models[rank]->out_of_memory_at = fake.models[rank]->forwards + 9;
+      std::vector<std::unique_ptr<TokenStream>> streams;
+      for (int i = 0; i < 3; ++i) streams.push_back(fake->submit(plain_request(20, i, 60)).value());
+      int failed = 0;
+      for (int i = 0; i < 3; ++i) {
+        const Answer answer = read_all(*streams[static_cast<std::size_t>(i)], 1)[0];
+        if (answer.finish == FinishReason::failed) {
+          EXPECT_EQ(answer.failure, "out of memory");
+          ++failed;
+          continue;
+        }
+        expect_same(answer, expected_answer(*fake.model, plain_request(20, i, 60), 128));
+      }
+      EXPECT_EQ(failed, 1) << "rank " << rank;
+      EXPECT_TRUE(fake->alive());
+      expect_same(ask(*fake.engine, plain_request(9, 5, 9)), expected_answer(*fake.model, plain_request(9, 5, 9), 128));
+      expect_all_places_right(fake);
+    }
+}
+
+TEST(Ranks, ARankThatThrowsEndsEveryRequestWithItsSentence) {
+  for (const int rank : {0, 1, 2}) {
+    FakeEngine fake = on_ranks({.throw_at = 3, .num_ranks = 3, .failing_rank = rank}, small_config(64));
+    const Answer answer = ask(*fake.engine, plain_request(20, 1, 0));
+    EXPECT_EQ(answer.finish, FinishReason::failed);
+    EXPECT_EQ(answer.failure,
+              "the engine has stopped because a step failed (the fake device fell off); it must be started again");
+    EXPECT_EQ(fake->submit(plain_request(20, 1, 1)).error().message(), answer.failure);
+  }
+}
+
+TEST(Ranks, ADeviceThatFailsIsNoticedWhoseverItIs) {
+  for (const std::size_t rank : {0u, 1u}) {
+    FakeEngine fake = on_ranks({.num_ranks = 2}, small_config(64));
+    fake.backends[rank]->device().failure = "the fake GPU has failed";
+    const Answer answer = ask(*fake.engine, plain_request(20, 1, 0));
+    EXPECT_NE(answer.failure.find("a step failed (the fake GPU has failed)"), std::string::npos) << answer.failure;
+  }
+}
+
+// Ranks that cannot speak to one another again after a step was given up: no later step may trust their sums.
+TEST(Ranks, CommunicationThatIsLostEndsTheEngine) {
+  FakeEngine fake = on_ranks({.num_ranks = 2}, small_config(64));
+  fake.backends[1]->comm().lasting_failure = "the fake ranks are apart";
+  fake.models[0]->out_of_memory_at = fake.models[0]->forwards + 2;
+  const Answer answer = ask(*fake.engine, plain_request(20, 1, 0));
+  EXPECT_NE(answer.failure.find("a step failed (the fake ranks are apart)"), std::string::npos) << answer.failure;
+}
+
+// 4 of 40 pages of each rank hold nothing; all ranks' bytes are told, and the pages of one.
+TEST(Ranks, FactsTellWhatIsOnEachAndInAll) {
+  const FakeEngine alone = on_ranks({}, small_config(40));
+  const FakeEngine shared = on_ranks({.num_ranks = 2}, small_config(40));
+  const EngineFacts& one = alone.engine->facts();
+  const EngineFacts& two = shared.engine->facts();
+  EXPECT_EQ(two.num_ranks, 2);
+  EXPECT_EQ(two.capacity_tokens, one.capacity_tokens);
+  EXPECT_EQ(two.kv_bytes_per_token, 2 * one.kv_bytes_per_token);
+  EXPECT_EQ(two.kv_cache_bytes, 2 * one.kv_cache_bytes);
+  EXPECT_EQ(two.activation_bytes, 2 * one.activation_bytes);
+  EXPECT_EQ(two.capacity_derivation, one.capacity_derivation + ", on each of 2 ranks");
+  ASSERT_EQ(two.kv_report.size(), 1u);
+  EXPECT_EQ(two.kv_report[0], one.kv_report[0] + " on each of 2 ranks");
+}
+
+TEST(Ranks, ThreadsTellTheFirstFailureAndGoOn) {
+  const auto group = std::make_shared<FakeRanks>(3);
+  std::vector<FakeComm> comms;
+  for (int rank = 0; rank < 3; ++rank) comms.emplace_back(group, rank);
+  RankThreads threads({&comms[0], &comms[1], &comms[2]});
+  std::vector<std::thread::id> first(3), second(3);
+  const auto note = [](std::vector<std::thread::id>& ids) {
+    return [&ids](int rank) -> Status {
+      ids[static_cast<std::size_t>(rank)] = std::this_thread::get_id();
+      return {};
+    };
+  };
+  EXPECT_TRUE(threads.run(note(first)));
+  const Status failed = threads.run([&](int rank) -> Status {
+    if (rank > 0) return Error("rank " + std::to_string(rank));
+    float number = 1;  // waits for nobody
+    comms[0].all_reduce(Tensor(&number, DType::f32, {1}));
+    return {};
+  });
+  EXPECT_EQ(failed.error().message(), "rank 1");
+  EXPECT_THROW((void)threads.run([](int rank) -> Status {
+    if (rank == 2) throw std::bad_alloc();
+    return {};
+  }),
+               std::bad_alloc);
+  EXPECT_TRUE(threads.run(note(second)));
+  EXPECT_EQ(first, second);
+  EXPECT_EQ(first[0], std::this_thread::get_id());
+  EXPECT_NE(first[1], first[2]);
+}
+
+}  // namespace
+}  // namespace octavo
