@@ -32,7 +32,7 @@ def run(*arguments):
 
 class ScriptsTest(unittest.TestCase):
     def test_help_says_how_they_are_called(self):
-        for script in ("demo", "test"):
+        for script in ("demo", "test", "bench-cpu"):
             done = run(SCRIPTS / script, "--help")
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertIn(f"scripts/{script} [", done.stdout)
