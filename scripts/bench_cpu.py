@@ -145,13 +145,14 @@ class Rounds:
         yield "octavo: prompts and decodes of each length", self.octavo_lengths
         for cache in PEER_CACHES:
             yield f"llama.cpp, {cache} cache: the same", lambda cache=cache: self.peer_lengths(cache)
-        yield f"octavo: {SEQUENCES} sequences", lambda: self.note("octavo", "fp8", "batch", self.programs.octavo_batch())
+        yield f"octavo: {SEQUENCES} sequences", self.octavo_batch
         for cache in PEER_CACHES:
             yield f"llama.cpp, {cache} cache: the same", lambda cache=cache: self.peer_batch(cache)
         yield "octavo beside a busy process", self.octavo_beside
         for cache in PEER_CACHES:
             yield f"llama.cpp, {cache} cache: the same", lambda cache=cache: self.peer_beside(cache)
-        yield f"octavo: server with {CLIENTS} clients", lambda: self.server("octavo", "fp8", self.programs.octavo_server())
+        command = self.programs.octavo_server()
+        yield f"octavo: server with {CLIENTS} clients", lambda x=command: self.server("octavo", "fp8", x)
         for cache in PEER_CACHES:
             command = self.programs.peer_server(cache)
             yield f"llama.cpp, {cache} cache: the same", lambda c=cache, x=command: self.server("peer", c, x)
@@ -169,6 +170,9 @@ class Rounds:
         for length, (prefill, decode) in self.programs.peer_batches(cache, prompts, self.tokens, 1).items():
             self.note("peer", cache, f"decode {length}", decode)
             self.note("peer", cache, f"prefill {length}", prefill)
+
+    def octavo_batch(self):
+        self.note("octavo", "fp8", "batch", self.programs.octavo_batch())
 
     def peer_batch(self, cache):
         rates = self.programs.peer_batches(cache, [SEQUENCE_DEPTH], SEQUENCE_TOKENS, SEQUENCES)
@@ -222,7 +226,8 @@ class Row:
 
         bound = "" if self.bound is None else f"{'≥' if self.at_least else '≤'} {self.bound:g}"
         verdict = "" if self.bound is None else ("yes" if self.holds() else "**no**")
-        return [self.name, figure(self.octavo), figure(self.other, self.other_name), f"{self.ratio:.2f}", bound, verdict]
+        figures = [figure(self.octavo), figure(self.other, self.other_name), f"{self.ratio:.2f}"]
+        return [self.name, *figures, bound, verdict]
 
 
 class Comparison:
@@ -276,10 +281,12 @@ class Comparison:
     def add_own(self, model_bytes):
         alone = self.samples["octavo", "fp8", f"decode {SEQUENCE_DEPTH}"]
         name = f"{SEQUENCES} sequences against one of ours"
-        self.add(name, "tokens/s", self.samples["octavo", "fp8", "batch"], alone, (3.5, 3.5), True, theirs_name="octavo")
+        together = self.samples["octavo", "fp8", "batch"]
+        self.add(name, "tokens/s", together, alone, (3.5, 3.5), True, theirs_name="octavo")
         cache, theirs = self.best_peer("start_s", False)
         ours = self.samples["octavo", "fp8", "start_s"]
-        self.add("server: start to first token, s", "s", ours, theirs, (0.6, 0.6), False, statistics.median(ours), cache)
+        name = "server: start to first token, s"
+        self.add(name, "s", ours, theirs, (0.6, 0.6), False, statistics.median(ours), cache)
         cache, theirs = self.best_peer("peak_bytes", False)
         peak = self.samples["octavo", "fp8", "peak_bytes"]
         share = statistics.median(peak) / (model_bytes + CACHE_BYTES)

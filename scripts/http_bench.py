@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import time
 
-WORDS = "river stone amber cloud forest engine paper winter signal harbor copper meadow lantern orbit velvet garden".split()
+WORDS = "river stone amber cloud forest engine paper winter signal harbor copper meadow lantern orbit velvet".split()
 MODEL_NAME = "m"  # a server may take any or be told that it has this one
 PROMPT_WORDS = 60  # about 105 tokens with the template
 START_SECONDS = 120
@@ -99,7 +99,7 @@ def peak_bytes(process):
 
 
 def measure_server(command, log, clients=32, tokens=64, start=0):
-    """Runs `command` with --port PORT, streams once alone and once with all clients. ConnectionError says what failed."""
+    """Runs `command` with --port PORT: a stream alone, then all clients. ConnectionError says what failed."""
     port = free_port()
     begun = time.perf_counter()
     with open(log, "w") as output:
