@@ -1,9 +1,9 @@
 // delta_rule in its recurrent form: token by token, the state rounded to float32 after each, so that chunks do not
 // matter.
-#include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "cpu/delta_heads.h"
 #include "cpu/plain.h"
 #include "cpu/rows.h"
 
@@ -24,11 +24,13 @@ std::vector<double> unit_row(const Tensor& x, std::int64_t t, std::int64_t head,
   return unit;
 }
 
-// One token of one value head. state [key_width, value_width].
-void step(const DeltaRuleArgs& args, std::int64_t t, std::int64_t head, float* state) {
+// One token of one value head.
+void step(const DeltaRuleArgs& args, std::int64_t t, const DeltaHead& at) {
   const std::int64_t key_width = args.k.size(2);
   const std::int64_t value_width = args.v.size(2);
-  const std::int64_t key_head = head / (args.v.size(1) / args.k.size(1));
+  const std::int64_t head = at.head;
+  const std::int64_t key_head = at.key_head;
+  float* const state = at.state;
   const std::vector<double> q = unit_row(args.q, t, key_head, 1.0 / std::sqrt(static_cast<double>(key_width)));
   const std::vector<double> k = unit_row(args.k, t, key_head, 1.0);
   const double decay = std::exp(static_cast<double>(reinterpret_cast<const float*>(row_at(args.decay, t))[head]));
@@ -60,23 +62,9 @@ void step(const DeltaRuleArgs& args, std::int64_t t, std::int64_t head, float* s
 
 }  // namespace
 
-void delta_rule(ThreadPool& pool, const DeltaRuleArgs& args) {
-  const std::int64_t heads = args.v.size(1);
-  const std::int64_t record = heads * args.k.size(2) * args.v.size(2);
-  check(heads % args.k.size(1) == 0 && args.q.size(2) == args.k.size(2) && args.state.contiguous() &&
-            args.state.size(1) == heads && args.state.elements() == args.state.size(0) * record,
-        "shapes of delta_rule");
-  const std::int32_t* records = ints(args.records);
-  const std::int32_t* query_start = ints(args.batch.query_start);
-  const std::int32_t* context = ints(args.batch.context);
-  pool.run(args.batch.num_seqs * heads, [&](std::int64_t piece) {
-    const std::int64_t seq = piece / heads;
-    const std::int64_t head = piece % heads;
-    check(records[seq] >= 0 && records[seq] < args.state.size(0), "a record beyond the states");
-    float* state = args.state.data<float>() + records[seq] * record + head * (record / heads);
-    const bool fresh = context[seq] == query_start[seq + 1] - query_start[seq];
-    if (fresh) std::fill(state, state + record / heads, 0.0f);
-    for (std::int64_t t = query_start[seq]; t < query_start[seq + 1]; ++t) step(args, t, head, state);
+void delta_rule(ThreadPool& pool, const DeltaRuleArgs& args, bool) {
+  each_delta_head(pool, args, [](const DeltaRuleArgs& call, const DeltaHead& head) {
+    for (std::int64_t t = head.begin; t < head.end; ++t) step(call, t, head);
   });
 }
 

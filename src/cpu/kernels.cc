@@ -3,6 +3,7 @@
 #include "cpu/plain.h"
 #include "cpu/row_verbs.h"
 #include "cpu/tiled_attention.h"
+#include "cpu/tiled_delta_rule.h"
 #include "cpu/tiled_grouped_linear.h"
 #include "cpu/tiled_linear.h"
 
@@ -31,6 +32,7 @@ constexpr Kernels kAvx512 = [] {
   kernels.rms_norm = avx512::rms_norm;
   kernels.add_rms_norm = avx512::add_rms_norm;
   kernels.gated_activation = avx512::gated_activation;
+  kernels.delta_rule = avx512::delta_rule;
   return kernels;
 }();
 
@@ -43,6 +45,7 @@ constexpr Kernels kAvx2 = [] {
   kernels.rms_norm = avx2::rms_norm;
   kernels.add_rms_norm = avx2::add_rms_norm;
   kernels.gated_activation = avx2::gated_activation;
+  kernels.delta_rule = avx2::delta_rule;
   return kernels;
 }();
 

@@ -12,7 +12,8 @@
 
 namespace octavo::cpu {
 
-// deterministic: each output element must be summed in an order that does not depend on the other rows of the call.
+// deterministic: each output element must be summed in an order that does not depend on the other rows of the call, nor
+// on how a sequence was cut into calls.
 struct Kernels {
   void (*linear)(ThreadPool& pool, const LinearArgs& args, bool deterministic);
   void (*grouped_linear)(ThreadPool& pool, const GroupedLinearArgs& args, bool deterministic);
@@ -22,7 +23,7 @@ struct Kernels {
   void (*add_rms_norm)(ThreadPool& pool, const AddRmsNormArgs& args);
   void (*rope)(ThreadPool& pool, const RopeArgs& args);
   void (*gated_activation)(ThreadPool& pool, const GatedActivationArgs& args);
-  void (*delta_rule)(ThreadPool& pool, const DeltaRuleArgs& args);
+  void (*delta_rule)(ThreadPool& pool, const DeltaRuleArgs& args, bool deterministic);
 };
 
 const Kernels& plain_kernels();

@@ -26,7 +26,7 @@ void CpuOps::attention(const AttentionArgs& args) { kernels_.attention(pool_, ar
 
 void CpuOps::conv_update(const ConvUpdateArgs& args) { plain::conv_update(pool_, args); }
 void CpuOps::delta_gates(const DeltaGatesArgs& args) { plain::delta_gates(pool_, args); }
-void CpuOps::delta_rule(const DeltaRuleArgs& args) { kernels_.delta_rule(pool_, args); }
+void CpuOps::delta_rule(const DeltaRuleArgs& args) { kernels_.delta_rule(pool_, args, deterministic_); }
 
 void CpuOps::gather(const GatherArgs& args) { plain::gather(pool_, args); }
 void CpuOps::add(const AddArgs& args) { plain::add(pool_, args); }

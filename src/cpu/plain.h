@@ -21,7 +21,7 @@ void kv_write(ThreadPool& pool, const KvWriteArgs& args);
 void attention(ThreadPool& pool, const AttentionArgs& args, bool deterministic);
 void conv_update(ThreadPool& pool, const ConvUpdateArgs& args);
 void delta_gates(ThreadPool& pool, const DeltaGatesArgs& args);
-void delta_rule(ThreadPool& pool, const DeltaRuleArgs& args);
+void delta_rule(ThreadPool& pool, const DeltaRuleArgs& args, bool deterministic);
 void gather(ThreadPool& pool, const GatherArgs& args);
 void add(ThreadPool& pool, const AddArgs& args);
 void scale(ThreadPool& pool, const ScaleArgs& args);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 
 #include "tests/conformance/arena.h"
 #include "tests/conformance/numbers.h"
@@ -138,74 +139,96 @@ TEST(DeltaGates, FollowTheFormula) {
   });
 }
 
-struct DeltaInputs {
-  std::vector<std::vector<float>> q, k, v, decay, beta;
-  std::vector<std::vector<double>> want;
+struct DeltaShape {
+  std::int64_t tokens = 30;  // of each sequence
+  std::int64_t key_heads = 2;
+  std::int64_t value_heads = 4;
+  std::int64_t key_width = 24;
+  std::int64_t value_width = 40;
+
+  std::int64_t keys() const { return key_heads * key_width; }
+  std::int64_t values() const { return value_heads * value_width; }
 };
 
-constexpr std::int64_t kKeyHeads = 2, kValueHeads = 4, kKeyWidth = 24, kValueWidth = 40;
+struct DeltaInputs {
+  DeltaShape shape;
+  std::vector<std::vector<float>> q, k, v, decay, beta;
+  std::vector<std::vector<double>> want, state;  // state: after the last token
+};
 
-std::vector<double> unit(const float* x, double scale) {
+std::vector<double> unit(const float* x, std::int64_t width, double scale) {
   double squares = 1e-6;
-  for (std::int64_t i = 0; i < kKeyWidth; ++i) squares += static_cast<double>(x[i]) * x[i];
+  for (std::int64_t i = 0; i < width; ++i) squares += static_cast<double>(x[i]) * x[i];
   std::vector<double> row;
-  for (std::int64_t i = 0; i < kKeyWidth; ++i) row.push_back(x[i] / std::sqrt(squares) * scale);
+  for (std::int64_t i = 0; i < width; ++i) row.push_back(x[i] / std::sqrt(squares) * scale);
   return row;
 }
 
-void append_delta(const DeltaInputs& in, std::size_t s, std::int64_t t, std::vector<double>& state,
-                  std::vector<double>& out) {
-  for (std::int64_t h = 0; h < kValueHeads; ++h) {
-    const std::int64_t key_row = (t * kKeyHeads + h / 2) * kKeyWidth;
-    const std::vector<double> q = unit(in.q[s].data() + key_row, 1.0 / std::sqrt(static_cast<double>(kKeyWidth)));
-    const std::vector<double> k = unit(in.k[s].data() + key_row, 1.0);
-    const double alpha = std::exp(static_cast<double>(in.decay[s][static_cast<std::size_t>(t * kValueHeads + h)]));
-    const double beta = in.beta[s][static_cast<std::size_t>(t * kValueHeads + h)];
-    double* matrix = state.data() + h * kKeyWidth * kValueWidth;
-    for (std::int64_t c = 0; c < kValueWidth; ++c) {
+void append_delta(DeltaInputs& in, std::size_t s, std::int64_t t) {
+  const DeltaShape& shape = in.shape;
+  for (std::int64_t h = 0; h < shape.value_heads; ++h) {
+    const std::int64_t key_row = t * shape.keys() + h / (shape.value_heads / shape.key_heads) * shape.key_width;
+    const double root = std::sqrt(static_cast<double>(shape.key_width));
+    const std::vector<double> q = unit(in.q[s].data() + key_row, shape.key_width, 1.0 / root);
+    const std::vector<double> k = unit(in.k[s].data() + key_row, shape.key_width, 1.0);
+    const auto gate = static_cast<std::size_t>(t * shape.value_heads + h);
+    const double alpha = std::exp(static_cast<double>(in.decay[s][gate]));
+    double* matrix = in.state[s].data() + h * shape.key_width * shape.value_width;
+    for (std::int64_t c = 0; c < shape.value_width; ++c) {
       double read = 0.0;
-      for (std::int64_t r = 0; r < kKeyWidth; ++r)
-        read += k[static_cast<std::size_t>(r)] * (matrix[r * kValueWidth + c] *= alpha);
-      const double delta = beta * (in.v[s][static_cast<std::size_t>((t * kValueHeads + h) * kValueWidth + c)] - read);
+      for (std::int64_t r = 0; r < shape.key_width; ++r)
+        read += k[static_cast<std::size_t>(r)] * (matrix[r * shape.value_width + c] *= alpha);
+      const double v = in.v[s][static_cast<std::size_t>(t * shape.values() + h * shape.value_width + c)];
+      const double delta = in.beta[s][gate] * (v - read);
       double sum = 0.0;
-      for (std::int64_t r = 0; r < kKeyWidth; ++r)
-        sum += q[static_cast<std::size_t>(r)] * (matrix[r * kValueWidth + c] += k[static_cast<std::size_t>(r)] * delta);
-      out.push_back(sum);
+      for (std::int64_t r = 0; r < shape.key_width; ++r)
+        sum += q[static_cast<std::size_t>(r)] *
+               (matrix[r * shape.value_width + c] += k[static_cast<std::size_t>(r)] * delta);
+      in.want[s].push_back(sum);
     }
   }
 }
 
-DeltaInputs make_delta() {
+// Some tokens forget everything, some nothing; some learn nothing.
+DeltaInputs make_delta(const DeltaShape& shape, int num_seqs) {
   Random random(14);
-  DeltaInputs in;
-  for (std::size_t s = 0; s < 3; ++s) {
-    in.q.push_back(random.normals(30 * kKeyHeads * kKeyWidth));
-    in.k.push_back(random.normals(30 * kKeyHeads * kKeyWidth));
-    in.v.push_back(random.normals(30 * kValueHeads * kValueWidth));
+  DeltaInputs in{.shape = shape, .q = {}, .k = {}, .v = {}, .decay = {}, .beta = {}, .want = {}, .state = {}};
+  for (int s = 0; s < num_seqs; ++s) {
+    in.q.push_back(random.normals(shape.tokens * shape.keys()));
+    in.k.push_back(random.normals(shape.tokens * shape.keys()));
+    in.v.push_back(random.normals(shape.tokens * shape.values()));
     std::vector<float>& decay = in.decay.emplace_back();
     std::vector<float>& beta = in.beta.emplace_back();
-    for (std::int64_t i = 0; i < 30 * kValueHeads; ++i) {
+    for (std::int64_t i = 0; i < shape.tokens * shape.value_heads; ++i) {
       decay.push_back(-static_cast<float>(std::exp(random.normal() - 2.0)));
       beta.push_back(static_cast<float>(random.uniform()));
+      if (i % 37 == 5) decay.back() = -2000.0f;
+      if (i % 41 == 6) decay.back() = -0.0f;
+      if (i % 29 == 7) beta.back() = 0.0f;
     }
-    std::vector<double> state(kValueHeads * kKeyWidth * kValueWidth, 0.0);
-    std::vector<double>& want = in.want.emplace_back();
-    for (std::int64_t t = 0; t < 30; ++t) append_delta(in, s, t, state, want);
+    in.state.emplace_back(static_cast<std::size_t>(shape.value_heads * shape.key_width * shape.value_width), 0.0);
+    in.want.emplace_back();
+    for (std::int64_t t = 0; t < shape.tokens; ++t) append_delta(in, static_cast<std::size_t>(s), t);
   }
   return in;
+}
+
+Tensor delta_states(Arena& arena, const DeltaInputs& in) {
+  return arena.blank({std::ssize(in.q), in.shape.value_heads, in.shape.key_width, in.shape.value_width});
 }
 
 std::vector<float> delta_on(Path& path, Arena& arena, const DeltaInputs& in, const std::vector<Piece>& step,
                             const Tensor& state) {
   const BatchView batch = batch_of(arena, step);
+  const DeltaShape& shape = in.shape;
   const std::int64_t n = batch.num_tokens;
-  const Tensor out = arena.blank({n, kValueHeads, kValueWidth});
+  const Tensor out = arena.blank({n, shape.value_heads, shape.value_width});
   path.backend->ops().delta_rule(
-      {.q = arena.floats(rows_of(in.q, step, kKeyHeads * kKeyWidth), {n, kKeyHeads, kKeyWidth}),
-       .k = arena.floats(rows_of(in.k, step, kKeyHeads * kKeyWidth), {n, kKeyHeads, kKeyWidth}),
-       .v = arena.floats(rows_of(in.v, step, kValueHeads * kValueWidth), {n, kValueHeads, kValueWidth}),
-       .decay = arena.floats(rows_of(in.decay, step, kValueHeads), {n, kValueHeads}),
-       .beta = arena.floats(rows_of(in.beta, step, kValueHeads), {n, kValueHeads}),
+      {.q = arena.floats(rows_of(in.q, step, shape.keys()), {n, shape.key_heads, shape.key_width}),
+       .k = arena.floats(rows_of(in.k, step, shape.keys()), {n, shape.key_heads, shape.key_width}),
+       .v = arena.floats(rows_of(in.v, step, shape.values()), {n, shape.value_heads, shape.value_width}),
+       .decay = arena.floats(rows_of(in.decay, step, shape.value_heads), {n, shape.value_heads}),
+       .beta = arena.floats(rows_of(in.beta, step, shape.value_heads), {n, shape.value_heads}),
        .state = state,
        .records = records_of(arena, step),
        .batch = batch,
@@ -213,23 +236,47 @@ std::vector<float> delta_on(Path& path, Arena& arena, const DeltaInputs& in, con
   return arena.read(out);
 }
 
+// A head that has just forgotten everything may give next to nothing: errors are told relative to all heads of a token.
 TEST(DeltaRule, CarriesItsStateFromStepToStep) {
-  const DeltaInputs in = make_delta();
+  const DeltaInputs in = make_delta({}, 3);
   for_each_path([&](Path& path) {
     Arena arena(path.backend->device());
-    const Tensor state = arena.blank({3, kValueHeads, kKeyWidth, kValueWidth});
+    const Tensor state = delta_states(arena, in);
     for (const std::vector<Piece>& step : kSteps)
-      expect_close("delta_rule", delta_on(path, arena, in, step, state),
-                   rows_of(in.want, step, kValueHeads * kValueWidth), kValueWidth, 2e-5);
+      expect_close("delta_rule", delta_on(path, arena, in, step, state), rows_of(in.want, step, in.shape.values()),
+                   in.shape.values(), 2e-5);
   });
 }
 
+// Whatever form a path takes for so many tokens, the numbers and the state that it leaves are those of the formula.
+TEST(DeltaRule, ChunksOfAnySizeFollowTheFormula) {
+  for (const DeltaShape& shape :
+       {DeltaShape{.tokens = 150}, DeltaShape{150, 1, 3, 64, 64}, DeltaShape{70, 1, 1, 33, 96}}) {
+    const DeltaInputs in = make_delta(shape, 1);
+    const auto tokens = static_cast<std::int32_t>(shape.tokens);
+    for_each_path([&](Path& path) {
+      for (const std::int32_t size : {1, 7, 8, 64, tokens}) {
+        SCOPED_TRACE("in chunks of " + std::to_string(size));
+        Arena arena(path.backend->device());
+        const Tensor state = delta_states(arena, in);
+        std::vector<float> rows;
+        for (std::int32_t begin = 0; begin < tokens; begin += size) {
+          const auto chunk = delta_on(path, arena, in, {{0, begin, std::min(size, tokens - begin)}}, state);
+          rows.insert(rows.end(), chunk.begin(), chunk.end());
+        }
+        expect_close("delta_rule", rows, in.want[0], shape.values(), 2e-5);
+        expect_close("its state", arena.read(state), in.state[0], shape.value_width, 2e-5);
+      }
+    });
+  }
+}
+
 TEST(DeltaRule, ChunksDoNotChangeBits) {
-  const DeltaInputs in = make_delta();
+  const DeltaInputs in = make_delta({}, 2);
   for_each_path([&](Path& path) {
     if (!path.deterministic) return;
     Arena arena(path.backend->device());
-    const Tensor state = arena.blank({3, kValueHeads, kKeyWidth, kValueWidth});
+    const Tensor state = delta_states(arena, in);
     const std::vector<float> whole = delta_on(path, arena, in, {{1, 0, 30}}, state);
     std::vector<float> chunked;
     for (const Piece& piece : {Piece{1, 0, 7}, {1, 7, 1}, {1, 8, 20}, {1, 28, 2}}) {
