@@ -5,8 +5,9 @@ import json
 import re
 import unittest
 
-from octavo_program import ProgramTest
 from served import Server, checkpoints, octavo
+
+from octavo_program import ProgramTest  # its folder was named by served
 
 RANKS = ("--device", "cpu", "--tensor-parallel-size")
 EXACT = ("--dtype", "float32", "--threads", 2)
