@@ -24,7 +24,7 @@ TEST(Rendezvous, WhatWasWrittenBeforeAMeetingIsReadAfterIt) {
   std::vector<int> wrong(kThreads);
   on_threads(kThreads, [&](int self) {
     const auto own = static_cast<std::size_t>(self);
-    for (int round = 1; round <= 500; ++round) {
+    for (int round = 1; round <= 200; ++round) {
       written[own] = round;
       if (!meeting.meet()) ++wrong[own];
       for (const int number : written) wrong[own] += number == round ? 0 : 1;
@@ -37,7 +37,7 @@ TEST(Rendezvous, WhatWasWrittenBeforeAMeetingIsReadAfterIt) {
 TEST(Rendezvous, NobodyWaitsForOneWhoGaveUp) {
   constexpr int kThreads = 4;
   Rendezvous meeting(kThreads);
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < 40; ++round) {
     std::vector<int> met(kThreads);
     on_threads(kThreads, [&](int self) {
       if (self == round % kThreads) return meeting.give_up();

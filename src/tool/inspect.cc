@@ -171,7 +171,8 @@ Status add_rank(const InspectOptions& options, const Checkpoint& checkpoint, Dev
     share["weight_bytes"] = bytes;
   }
   add_states(spec, share);
-  for (const auto& [dtype, bytes] : kv_bytes(spec, scales).items()) share["kv bytes per token, " + dtype] = bytes;
+  const OrderedJson table = kv_bytes(spec, scales);
+  for (const auto& [dtype, bytes] : table.items()) share["kv bytes per token, " + dtype] = bytes;
   report["each_of_" + std::to_string(rank.size) + "_ranks"] = share;
   return {};
 }
