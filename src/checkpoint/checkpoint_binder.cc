@@ -30,6 +30,14 @@ Status check_shape(const StoredTensor& tensor, const std::vector<std::int64_t>& 
                                   "; the weights and the model's configuration do not belong together");
 }
 
+// A tensor of a matrix for each head, [heads, rows, in], is their rows one after the other.
+StoredTensor as_matrix(const StoredTensor& tensor, std::int64_t out, std::int64_t in) {
+  StoredTensor matrix = tensor;
+  if (tensor.shape.size() == 3 && tensor.shape[2] == in && tensor.shape[0] * tensor.shape[1] == out)
+    matrix.shape = {out, in};
+  return matrix;
+}
+
 Status check_weight_dtype(const StoredTensor& tensor) {
   switch (tensor.dtype) {
     case DType::f32:
@@ -128,17 +136,18 @@ Result<WeightPart> CheckpointBinder::State::part(const PartRequest& request, std
   const std::string name = request.name + ".weight";
   const bool may_be_packed = quantization.scheme == WeightScheme::int4 || quantization.scheme == WeightScheme::mixed;
   if (may_be_packed && find(name) == nullptr && find(name + "_packed") != nullptr) return int4_part(request, in);
-  OCTAVO_TRY(const StoredTensor* tensor, require(name));
-  OCTAVO_TRY(check_shape(*tensor, {request.rows_of_tensor(), in}));
-  OCTAVO_TRY(check_weight_dtype(*tensor));
-  const std::string where = tensor->file + ": tensor " + in_quotes(tensor->name);
+  OCTAVO_TRY(const StoredTensor* stored, require(name));
+  const StoredTensor tensor = as_matrix(*stored, request.rows_of_tensor(), in);
+  OCTAVO_TRY(check_shape(tensor, {request.rows_of_tensor(), in}));
+  OCTAVO_TRY(check_weight_dtype(tensor));
+  const std::string where = tensor.file + ": tensor " + in_quotes(tensor.name);
   OCTAVO_TRY(const Share share, share_of(request, in, rank).in(where));
   const auto [rows, cols] = share;
-  OCTAVO_TRY(check_grain(cols, in, dtype_info(tensor->dtype).block_elems).in(where));
+  OCTAVO_TRY(check_grain(cols, in, dtype_info(tensor.dtype).block_elems).in(where));
   OCTAVO_TRY(const std::int64_t paired, paired_rows(name, request.rows_of_tensor()));
   WeightPart part;
-  OCTAVO_TRY(part.values, values(*tensor, rows, cols, paired));
-  if (tensor->dtype == DType::e4m3) {
+  OCTAVO_TRY(part.values, values(tensor, rows, cols, paired));
+  if (tensor.dtype == DType::e4m3) {
     OCTAVO_TRY(add_scales(part, request, in, rows, cols, paired));
   }
   return part;

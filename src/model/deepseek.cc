@@ -6,6 +6,7 @@
 
 #include "model/decoder_model.h"
 #include "model/deepseek_config.h"
+#include "model/deepseek_gguf.h"
 #include "model/family.h"
 #include "model/split.h"
 #include "model/tensor_names.h"
@@ -55,6 +56,10 @@ std::string nested_name(const std::string& name) { return "language_model." + na
 
 NameMap names_of(const DeepseekConfig& config, const FamilyInput& input) {
   NameMap names;
+  if (input.from_gguf) {
+    names.file_name = deepseek_gguf_name;
+    return names;
+  }
   if (input.facts.architecture == kNested)
     names.file_name = input.has_tensor("model.language_model.norm.weight") ? name_beside_towers : nested_name;
   names.ignorable = [num_layers = config.num_layers](const std::string& name) {
@@ -66,7 +71,8 @@ NameMap names_of(const DeepseekConfig& config, const FamilyInput& input) {
 }
 
 Result<std::unique_ptr<Model>> make_deepseek(const FamilyInput& input) {
-  OCTAVO_TRY(const DeepseekConfig config, read_deepseek_config(input.config));
+  OCTAVO_TRY(DeepseekConfig config, read_deepseek_config(input.config));
+  config.attention.up_apart = input.from_gguf && !input.has_tensor("blk.0.attn_kv_b.weight");
   OCTAVO_TRY(check_ranks(config, input.rank));
   DecoderFrame frame{.rank = input.rank,
                      .vocab = config.vocab,
@@ -85,6 +91,8 @@ Result<std::unique_ptr<Model>> make_deepseek(const FamilyInput& input) {
 
 }  // namespace
 
-Family deepseek_family() { return {"deepseek_v3", {"DeepseekV3ForCausalLM", kNested}, "", make_deepseek}; }
+Family deepseek_family() {
+  return {"deepseek_v3", {"DeepseekV3ForCausalLM", kNested}, "deepseek2", make_deepseek, deepseek_gguf_form()};
+}
 
 }  // namespace octavo

@@ -61,13 +61,14 @@ Result<std::unique_ptr<Model>> make_from_gguf(const GgufFile& file, const Checkp
   if (!architecture) return Error("key general.architecture is missing", ErrorKind::not_found);
   for (const Family& family : families()) {
     if (family.gguf.empty() || family.gguf != *architecture) continue;
-    OCTAVO_TRY(Json from_file, dense_config_from_gguf(file, *architecture));
+    const GgufForm& form = family.gguf_form;
+    OCTAVO_TRY(Json from_file, form.config ? form.config(file) : dense_config_from_gguf(file, *architecture));
     OCTAVO_TRY(const Json config, apply_overrides(std::move(from_file), overrides));
     OCTAVO_TRY(ModelSpec facts, read_facts(checkpoint, config));
     facts.family = family.name;
     facts.architecture = *architecture;
     auto model = family.make({config, true, rank, finder_of(checkpoint), facts});
-    if (!model && overrides.hf_overrides.empty()) return in_gguf_words(model.error(), *architecture);
+    if (!model && overrides.hf_overrides.empty()) return in_gguf_words(model.error(), *architecture, form);
     return model;
   }
   return unknown_architecture(*architecture);

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/gguf_form.h"
 #include "model/model.h"
 
 namespace octavo {
@@ -25,6 +26,7 @@ struct Family {
   std::vector<std::string_view> architectures;  // config.json "architectures"
   std::string_view gguf;  // general.architecture, also the prefix of its keys; empty: no GGUF form
   Result<std::unique_ptr<Model>> (*make)(const FamilyInput& input);
+  GgufForm gguf_form = {};
 };
 
 // All families, in the order in which they are listed to people. A new family is one file and one line there.

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <string>
 #include <string_view>
 
 #include "model/blocks/attention.h"
@@ -10,6 +12,7 @@
 #include "model/blocks/mlp.h"
 #include "model/family.h"
 #include "model/gemma4_config.h"
+#include "model/gemma4_gguf.h"
 #include "model/split.h"
 #include "model/tensor_names.h"
 #include "tensor/float8.h"
@@ -258,6 +261,18 @@ bool makes_unused_kv(std::string_view name, int first_sharing) {
          (rest.starts_with("k_") || rest.starts_with("v_") || rest.starts_with("kv_"));
 }
 
+// In a GGUF file also the divisors of frequencies, which were read with the config.
+NameMap gguf_names_of(const Gemma4Config& config) {
+  NameMap names;
+  names.file_name = gemma4_gguf_name;
+  std::set<std::string> unused = {"rope_freqs.weight"};
+  for (std::size_t i = static_cast<std::size_t>(config.first_sharing()); i < config.layers.size(); ++i)
+    for (const char* part : {"attn_k", "attn_v", "attn_k_norm"})
+      unused.insert("blk." + std::to_string(i) + "." + part + ".weight");
+  names.ignorable = [unused = std::move(unused)](const std::string& name) { return unused.contains(name); };
+  return names;
+}
+
 NameMap names_of(const Gemma4Config& config, bool nested) {
   NameMap names;
   if (nested) names.file_name = name_beside_towers;
@@ -274,11 +289,14 @@ Result<std::unique_ptr<Model>> make_gemma4(const FamilyInput& input) {
   OCTAVO_TRY(check_ranks(config, input.rank));
   const bool nested = input.facts.architecture == "Gemma4ForConditionalGeneration";
   return std::unique_ptr<Model>(
-      std::make_unique<Gemma4>(spec_of(config, input.facts), config, names_of(config, nested), input.rank));
+      std::make_unique<Gemma4>(spec_of(config, input.facts), config,
+                               input.from_gguf ? gguf_names_of(config) : names_of(config, nested), input.rank));
 }
 
 }  // namespace
 
-Family gemma4_family() { return {"gemma4", {"Gemma4ForConditionalGeneration", "Gemma4ForCausalLM"}, "", make_gemma4}; }
+Family gemma4_family() {
+  return {"gemma4", {"Gemma4ForConditionalGeneration", "Gemma4ForCausalLM"}, "gemma4", make_gemma4, gemma4_gguf_form()};
+}
 
 }  // namespace octavo

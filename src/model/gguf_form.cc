@@ -34,12 +34,7 @@ constexpr std::array<std::string_view, 9> kEndTokens = {"<|endoftext|>",   "<|im
                                                         "<|end_of_text|>", kHarmonyEnd,  "<|call|>"};
 constexpr std::int64_t kControlToken = 3;
 
-struct KeyPair {
-  const char* key;   // GGUF's, after the architecture's prefix
-  const char* name;  // config.json's
-  bool required;
-};
-constexpr std::array<KeyPair, 13> kKeys = {{
+constexpr std::array<GgufKey, 13> kKeys = {{
     {"block_count", "num_hidden_layers", true},
     {"context_length", "max_position_embeddings", true},
     {"embedding_length", "hidden_size", true},
@@ -54,20 +49,13 @@ constexpr std::array<KeyPair, 13> kKeys = {{
     {"expert_feed_forward_length", "moe_intermediate_size", false},
     {"attention.sliding_window", "sliding_window", false},
 }};
-constexpr KeyPair kRopeBase{"rope.freq_base", "rope_theta", false};
-constexpr std::array<KeyPair, 4> kRopeScaling = {{
+constexpr GgufKey kRopeBase{"rope.freq_base", "rope_theta", false};
+constexpr std::array<GgufKey, 4> kRopeScaling = {{
     {"rope.scaling.factor", "factor", false},
     {"rope.scaling.yarn_beta_fast", "beta_fast", false},
     {"rope.scaling.yarn_beta_slow", "beta_slow", false},
     {"rope.scaling.original_context_length", "original_max_position_embeddings", false},
 }};
-
-// Copies one metadata number under its config.json name, if it is there.
-Status copy_number(const GgufFile& file, const std::string& key, const char* name, Json& config) {
-  OCTAVO_TRY(const auto value, file.find_number(key));
-  if (value) config[name] = *value;
-  return {};
-}
 
 // These families rotate whole heads; a file that says otherwise is not silently read so.
 Status check_rope_width(const GgufFile& file, const std::string& prefix, const Json& config) {
@@ -85,7 +73,7 @@ Status read_rope_scaling(const GgufFile& file, const std::string& prefix, Json& 
   OCTAVO_TRY(const auto kind, file.find_string(prefix + "rope.scaling.type"));
   if (kind && *kind != "none") {
     rope["rope_type"] = *kind;
-    for (const KeyPair& pair : kRopeScaling) OCTAVO_TRY(copy_number(file, prefix + pair.key, pair.name, rope));
+    OCTAVO_TRY(copy_gguf_rope_scaling(file, prefix, rope));
   }
   for (const StoredTensor& tensor : file.tensors()) {
     if (tensor.name != "rope_freqs.weight") continue;
@@ -120,45 +108,65 @@ Result<Json> end_tokens(const GgufFile& file) {
   return Json(ids);
 }
 
+bool has_tensor(const GgufFile& file, std::string_view name) {
+  return std::any_of(file.tensors().begin(), file.tensors().end(),
+                     [&](const StoredTensor& tensor) { return tensor.name == name; });
+}
+
 }  // namespace
 
-Result<Json> dense_config_from_gguf(const GgufFile& file, std::string_view architecture) {
-  const std::string prefix = std::string(architecture) + ".";
-  Json config = Json::object();
-  for (const KeyPair& pair : kKeys) {
-    OCTAVO_TRY(copy_number(file, prefix + pair.key, pair.name, config));
+Status copy_gguf_number(const GgufFile& file, const std::string& key, const char* name, Json& config) {
+  OCTAVO_TRY(const auto value, file.find_number(key));
+  if (value) config[name] = *value;
+  return {};
+}
+
+Status copy_gguf_keys(const GgufFile& file, const std::string& prefix, std::span<const GgufKey> keys, Json& config) {
+  for (const GgufKey& pair : keys) {
+    OCTAVO_TRY(copy_gguf_number(file, prefix + pair.key, pair.name, config));
     if (pair.required && !config.contains(pair.name))
       return Error("key " + prefix + pair.key + " is missing", ErrorKind::not_found);
   }
-  OCTAVO_TRY(check_rope_width(file, prefix, config));
+  return {};
+}
+
+Status copy_gguf_rope_scaling(const GgufFile& file, const std::string& prefix, Json& rope) {
+  return copy_gguf_keys(file, prefix, kRopeScaling, rope);
+}
+
+Status add_gguf_vocabulary(const GgufFile& file, Json& config) {
   if (!config.contains("vocab_size"))
     if (const auto* tokens = file.find_strings("tokenizer.ggml.tokens")) config["vocab_size"] = tokens->size();
-
-  Json rope = Json::object();
-  OCTAVO_TRY(copy_number(file, prefix + kRopeBase.key, kRopeBase.name, rope));
-  OCTAVO_TRY(read_rope_scaling(file, prefix, rope));
-  config["rope_parameters"] = std::move(rope);
-
-  const auto has = [&](std::string_view name) {
-    return std::any_of(file.tensors().begin(), file.tensors().end(),
-                       [&](const StoredTensor& t) { return t.name == name; });
-  };
-  config["tie_word_embeddings"] = !has("output.weight");
-  config["attention_bias"] = has("blk.0.attn_q.bias");
+  config["tie_word_embeddings"] = !has_tensor(file, "output.weight");
   OCTAVO_TRY(config["eos_token_id"], end_tokens(file));
   OCTAVO_TRY(const auto bos, file.find_int("tokenizer.ggml.bos_token_id"));
   if (bos) config["bos_token_id"] = *bos;
   OCTAVO_TRY(const auto name, file.find_string("general.name"));
   if (name) config["_name_or_path"] = *name;
+  return {};
+}
+
+Result<Json> dense_config_from_gguf(const GgufFile& file, std::string_view architecture) {
+  const std::string prefix = std::string(architecture) + ".";
+  Json config = Json::object();
+  OCTAVO_TRY(copy_gguf_keys(file, prefix, kKeys, config));
+  OCTAVO_TRY(check_rope_width(file, prefix, config));
+  Json rope = Json::object();
+  OCTAVO_TRY(copy_gguf_number(file, prefix + kRopeBase.key, kRopeBase.name, rope));
+  OCTAVO_TRY(read_rope_scaling(file, prefix, rope));
+  config["rope_parameters"] = std::move(rope);
+  config["attention_bias"] = has_tensor(file, "blk.0.attn_q.bias");
+  OCTAVO_TRY(add_gguf_vocabulary(file, config));
   return config;
 }
 
-Error in_gguf_words(const Error& error, std::string_view prefix) {
+Error in_gguf_words(const Error& error, std::string_view prefix, const GgufForm& form) {
   std::string message = error.message();
-  std::vector<KeyPair> pairs(kKeys.begin(), kKeys.end());
+  std::vector<GgufKey> pairs(form.keys.begin(), form.keys.end());
+  if (form.config == nullptr) pairs.assign(kKeys.begin(), kKeys.end());
   pairs.insert(pairs.end(), kRopeScaling.begin(), kRopeScaling.end());
   pairs.push_back(kRopeBase);
-  for (const KeyPair& pair : pairs) {
+  for (const GgufKey& pair : pairs) {
     const std::string name = "\"" + std::string(pair.name) + "\"";
     const std::string key = "\"" + std::string(prefix) + "." + pair.key + "\"";
     for (std::size_t at = 0; (at = message.find(name, at)) != std::string::npos; at += key.size())
@@ -180,6 +188,15 @@ std::string dense_gguf_name(const std::string& name) {
   for (const auto& [ours, theirs] : kLayerParts)
     if (last > dot && std::string_view(name).substr(dot + 1, last - dot - 1) == ours)
       return "blk." + index + "." + std::string(theirs) + name.substr(last);
+  return "";
+}
+
+std::string gguf_name_of_part(const std::string& name, std::span<const GgufPart> parts) {
+  for (const auto& [ours, theirs] : parts) {
+    if (!name.ends_with("." + std::string(ours))) continue;
+    const std::string sibling = dense_gguf_name(name.substr(0, name.size() - ours.size()) + "input_layernorm.weight");
+    if (!sibling.empty()) return sibling.substr(0, sibling.rfind("attn_norm")) + std::string(theirs);
+  }
   return "";
 }
 

@@ -41,8 +41,17 @@ Status LatentAttention::visit(Binder& binder, const std::string& prefix) {
   const PartRequest q_up{prefix + (config_.q_rank > 0 ? ".q_b_proj" : ".q_proj"), config_.q_heads * key, Cut::rows,
                          key};
   OCTAVO_TRY(binder.weight(q_up_, {&q_up, 1}, config_.q_rank > 0 ? config_.q_rank : config_.hidden));
-  const PartRequest kv_up{prefix + ".kv_b_proj", config_.q_heads * unit, Cut::rows, unit};
-  OCTAVO_TRY(binder.weight(kv_up_, {&kv_up, 1}, config_.latent));
+  if (config_.up_apart) {
+    const PartRequest k_up{prefix + ".k_b_proj", std::int64_t{config_.q_heads} * config_.latent, Cut::rows,
+                           config_.latent};
+    OCTAVO_TRY(binder.weight(kv_up_, {&k_up, 1}, config_.nope));
+    const PartRequest v_up{prefix + ".v_b_proj", std::int64_t{config_.q_heads} * config_.value, Cut::rows,
+                           config_.value};
+    OCTAVO_TRY(binder.weight(v_up_, {&v_up, 1}, config_.latent));
+  } else {
+    const PartRequest kv_up{prefix + ".kv_b_proj", config_.q_heads * unit, Cut::rows, unit};
+    OCTAVO_TRY(binder.weight(kv_up_, {&kv_up, 1}, config_.latent));
+  }
   const PartRequest output{prefix + ".o_proj", config_.hidden, Cut::columns, config_.value};
   OCTAVO_TRY(binder.weight(output_, {&output, 1}, std::int64_t{config_.q_heads} * config_.value));
   OCTAVO_TRY(kv_scales_, latent_scales(binder, prefix, config_.q_heads));
@@ -68,10 +77,10 @@ Tensor LatentAttention::wide_queries(Step& step, const RopeRule& rope, const Ten
   const Tensor wide = step.arena.take(DType::f32, {tokens, q_heads_, wide_key});
   step.ops.head_linear({.x = q.split_last(q_heads_, key).columns(0, config_.nope),
                         .weight = kv_up_,
-                        .unit = config_.nope + config_.value,
+                        .unit = config_.up_apart ? config_.latent : config_.nope + config_.value,
                         .first = 0,
-                        .count = config_.nope,
-                        .transposed = true,
+                        .count = config_.up_apart ? config_.latent : config_.nope,
+                        .transposed = !config_.up_apart,
                         .out = wide.columns(0, config_.latent)});
   const std::int64_t rows = tokens * q_heads_;
   step.ops.scale({.x = q.reshaped({rows, key}).columns(config_.nope, config_.rope),
@@ -116,9 +125,9 @@ void LatentAttention::forward(Step& step, const RopeRule& rope, const Tensor& x,
 
   const Tensor values = step.take(tokens, std::int64_t{q_heads_} * config_.value);
   step.ops.head_linear({.x = mixed,
-                        .weight = kv_up_,
-                        .unit = config_.nope + config_.value,
-                        .first = config_.nope,
+                        .weight = config_.up_apart ? v_up_ : kv_up_,
+                        .unit = config_.up_apart ? config_.value : config_.nope + config_.value,
+                        .first = config_.up_apart ? 0 : config_.nope,
                         .count = config_.value,
                         .transposed = false,
                         .out = values.split_last(q_heads_, config_.value)});

@@ -19,6 +19,8 @@ struct LatentAttentionConfig {
   int rope = 0;     // and with it
   int value = 0;
   float scale = 1;  // of scores
+  // W_UK and W_UV are tensors of their own, "k_b_proj" turned, as the absorbed form reads it: [q_heads latent, nope].
+  bool up_apart = false;
 };
 
 class LatentAttention {
@@ -45,7 +47,8 @@ class LatentAttention {
   int q_heads_;    // of this rank
   Weight down_;    // [q_rank + latent + rope, hidden]; without q_rank where the query has one projection
   Weight q_up_;    // [q_heads (nope + rope), q_rank or hidden]
-  Weight kv_up_;   // [q_heads (nope + value), latent]: of each head W_UK, then W_UV
+  Weight kv_up_;   // [q_heads (nope + value), latent]: of each head W_UK, then W_UV; apart: [q_heads latent, nope]
+  Weight v_up_;    // apart: [q_heads value, latent]
   Weight output_;  // [hidden, q_heads value]
   Norm q_norm_;
   Norm latent_norm_;
