@@ -151,6 +151,36 @@ TEST(Ranks, FactsTellWhatIsOnEachAndInAll) {
   EXPECT_EQ(two.kv_report[0], one.kv_report[0] + " on each of 2 ranks");
 }
 
+// Devices with memory of their own, of which other processes hold different parts: all ranks have the same pages.
+TEST(Ranks, TheCacheFitsTheDeviceThatHasLeast) {
+  constexpr std::size_t kMiB = std::size_t{1} << 20;
+  const auto group = std::make_shared<FakeRanks>(2);
+  auto loaded = std::make_shared<LoadedModel>();
+  for (int rank = 0; rank < 2; ++rank) {
+    auto backend = std::make_unique<FakeBackend>(group, rank);
+    backend->device().dedicated = true;
+    backend->device().available = 1024 * kMiB;
+    backend->device().others = rank == 1 ? 750 * kMiB : 0;  // 256 MiB are spared
+    loaded->ranks.push_back({.backend = std::move(backend),
+                             .model = std::make_unique<FakeModel>(40, 1 << 12, std::vector<int>{0}),
+                             .weights = {}});
+  }
+  loaded->threads = start_threads(loaded->ranks);
+  EngineConfig config = small_config(1);
+  config.kv_cache_bytes.reset();
+  const auto engine = Engine::create(config, loaded);
+  ASSERT_TRUE(engine) << engine.error().message();
+  const EngineFacts& facts = (*engine)->facts();
+  EXPECT_NE(facts.capacity_derivation.find("free on the device, less 256.0 MiB to spare"), std::string::npos)
+      << facts.capacity_derivation;
+  EXPECT_TRUE(facts.capacity_derivation.ends_with(", on each of 2 ranks")) << facts.capacity_derivation;
+  EXPECT_GT(facts.kv_cache_bytes, 2 * 16 * kMiB);
+  EXPECT_LE(facts.kv_cache_bytes, 2 * 18 * kMiB);
+  Request request = plain_request(20, 3, 9);
+  const auto& truth = static_cast<const FakeModel&>(*loaded->ranks[0].model);
+  expect_same(ask(**engine, request), expected_answer(truth, request, facts.max_model_len));
+}
+
 TEST(Ranks, ThreadsTellTheFirstFailureAndGoOn) {
   const auto group = std::make_shared<FakeRanks>(3);
   std::vector<FakeComm> comms;
