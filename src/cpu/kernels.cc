@@ -3,6 +3,7 @@
 #include "cpu/plain.h"
 #include "cpu/row_verbs.h"
 #include "cpu/tiled_attention.h"
+#include "cpu/tiled_conv_update.h"
 #include "cpu/tiled_delta_rule.h"
 #include "cpu/tiled_grouped_linear.h"
 #include "cpu/tiled_linear.h"
@@ -20,6 +21,7 @@ constexpr Kernels kPlain{
     .add_rms_norm = plain::add_rms_norm,
     .rope = plain::rope,
     .gated_activation = plain::gated_activation,
+    .conv_update = plain::conv_update,
     .delta_rule = plain::delta_rule,
 };
 
@@ -32,6 +34,7 @@ constexpr Kernels kAvx512 = [] {
   kernels.rms_norm = avx512::rms_norm;
   kernels.add_rms_norm = avx512::add_rms_norm;
   kernels.gated_activation = avx512::gated_activation;
+  kernels.conv_update = avx512::conv_update;
   kernels.delta_rule = avx512::delta_rule;
   return kernels;
 }();
@@ -45,6 +48,7 @@ constexpr Kernels kAvx2 = [] {
   kernels.rms_norm = avx2::rms_norm;
   kernels.add_rms_norm = avx2::add_rms_norm;
   kernels.gated_activation = avx2::gated_activation;
+  kernels.conv_update = avx2::conv_update;
   kernels.delta_rule = avx2::delta_rule;
   return kernels;
 }();

@@ -23,6 +23,7 @@ struct Kernels {
   void (*add_rms_norm)(ThreadPool& pool, const AddRmsNormArgs& args);
   void (*rope)(ThreadPool& pool, const RopeArgs& args);
   void (*gated_activation)(ThreadPool& pool, const GatedActivationArgs& args);
+  void (*conv_update)(ThreadPool& pool, const ConvUpdateArgs& args);
   void (*delta_rule)(ThreadPool& pool, const DeltaRuleArgs& args, bool deterministic);
 };
 

@@ -24,7 +24,7 @@ Result<std::unique_ptr<AttentionPlan>> CpuOps::make_plan(const AttentionShape&, 
 void CpuOps::plan_attention(const PlanAttentionArgs& args) { static_cast<CpuAttentionPlan&>(args.plan).make(args); }
 void CpuOps::attention(const AttentionArgs& args) { kernels_.attention(pool_, args, deterministic_); }
 
-void CpuOps::conv_update(const ConvUpdateArgs& args) { plain::conv_update(pool_, args); }
+void CpuOps::conv_update(const ConvUpdateArgs& args) { kernels_.conv_update(pool_, args); }
 void CpuOps::delta_gates(const DeltaGatesArgs& args) { plain::delta_gates(pool_, args); }
 void CpuOps::delta_rule(const DeltaRuleArgs& args) { kernels_.delta_rule(pool_, args, deterministic_); }
 
