@@ -2,6 +2,8 @@
 // hold 8 tokens, so that the first one is after 32.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "engine/fake_engine.h"
 #include "engine/snapshot_points.h"
 
