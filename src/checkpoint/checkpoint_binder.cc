@@ -46,12 +46,18 @@ Status check_weight_dtype(const StoredTensor& tensor) {
     case DType::e4m3:
     case DType::q4_0:
     case DType::q4_1:
+    case DType::q5_0:
+    case DType::q5_1:
     case DType::q8_0:
+    case DType::q4_k:
+    case DType::q5_k:
+    case DType::q6_k:
       return {};
     default:
       return tensor_error(tensor,
                           "is " + std::string(dtype_info(tensor.dtype).name) +
-                              ", but a weight must be f32, f16, bf16, e4m3 with a scale, q4_0, q4_1 or q8_0",
+                              ", but a weight must be f32, f16, bf16, e4m3 with a scale, or one of GGUF's q4_0, q4_1, "
+                              "q5_0, q5_1, q8_0, q4_k, q5_k and q6_k",
                           ErrorKind::unsupported);
   }
 }

@@ -69,9 +69,11 @@ Status read_shape_and_place(GgufReader& reader, TensorRecord& record) {
   OCTAVO_TRY(const auto number, reader.number<std::uint32_t>());
   const GgmlType type = ggml_type(number);
   if (!type.supported)
-    return Error("its GGML type " + type.name +
-                     " is not supported; use a file in F32, F16, BF16, Q4_0, Q4_1 or Q8_0 (mixes of these are fine)",
-                 ErrorKind::unsupported);
+    return Error(
+        "its GGML type " + type.name +
+            " is not supported; use a file in F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K or Q6_K "
+            "(mixes of these, as Q4_K_M and Q5_K_M, are fine)",
+        ErrorKind::unsupported);
   record.tensor.dtype = type.dtype;
   OCTAVO_TRY(record.offset, reader.number<std::uint64_t>());
   OCTAVO_TRY(record.bytes, stored_bytes(type.dtype, shape));

@@ -30,8 +30,18 @@ GgmlType ggml_type(std::uint32_t number) {
       return {"Q4_0", DType::q4_0, true};
     case 3:
       return {"Q4_1", DType::q4_1, true};
+    case 6:
+      return {"Q5_0", DType::q5_0, true};
+    case 7:
+      return {"Q5_1", DType::q5_1, true};
     case 8:
       return {"Q8_0", DType::q8_0, true};
+    case 12:
+      return {"Q4_K", DType::q4_k, true};
+    case 13:
+      return {"Q5_K", DType::q5_k, true};
+    case 14:
+      return {"Q6_K", DType::q6_k, true};
     case 39:
       return {"MXFP4", DType::mxfp4, true};
     case 24:
@@ -50,11 +60,10 @@ GgmlType ggml_type(std::uint32_t number) {
       break;
   }
   constexpr std::pair<std::uint32_t, const char*> kOthers[] = {
-      {4, "Q4_2"},    {5, "Q4_3"},        {6, "Q5_0"},        {7, "Q5_1"},        {9, "Q8_1"},      {10, "Q2_K"},
-      {11, "Q3_K"},   {12, "Q4_K"},       {13, "Q5_K"},       {14, "Q6_K"},       {15, "Q8_K"},     {16, "IQ2_XXS"},
-      {17, "IQ2_XS"}, {18, "IQ3_XXS"},    {19, "IQ1_S"},      {20, "IQ4_NL"},     {21, "IQ3_S"},    {22, "IQ2_S"},
-      {23, "IQ4_XS"}, {29, "IQ1_M"},      {31, "Q4_0_4_4"},   {32, "Q4_0_4_8"},   {33, "Q4_0_8_8"}, {34, "TQ1_0"},
-      {35, "TQ2_0"},  {36, "IQ4_NL_4_4"}, {37, "IQ4_NL_4_8"}, {38, "IQ4_NL_8_8"}};
+      {4, "Q4_2"},     {5, "Q4_3"},    {9, "Q8_1"},        {10, "Q2_K"},       {11, "Q3_K"},      {15, "Q8_K"},
+      {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"},    {19, "IQ1_S"},      {20, "IQ4_NL"},    {21, "IQ3_S"},
+      {22, "IQ2_S"},   {23, "IQ4_XS"}, {29, "IQ1_M"},      {31, "Q4_0_4_4"},   {32, "Q4_0_4_8"},  {33, "Q4_0_8_8"},
+      {34, "TQ1_0"},   {35, "TQ2_0"},  {36, "IQ4_NL_4_4"}, {37, "IQ4_NL_4_8"}, {38, "IQ4_NL_8_8"}};
   for (const auto& [other, name] : kOthers)
     if (other == number) return {name, DType::f32, false};
   return {std::to_string(number), DType::f32, false};

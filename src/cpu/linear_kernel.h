@@ -7,6 +7,7 @@
 #pragma once
 
 #include "cpu/linear_tile.h"
+#include "cpu/packed_groups.h"
 #include "cpu/weight_groups.h"
 
 namespace octavo::cpu {
@@ -46,6 +47,7 @@ class LinearKernel {
   static constexpr int kOuts = 48;         // outputs computed before they are rounded and stored
   static constexpr int kSpan = 64;         // groups whose scales are made at once
   static constexpr int kPanelGroups = 24;  // groups of a panel: its rows stay in the first-level cache
+  static_assert(kSpan % Unpack::kGroups == 0 && kPanelGroups % Unpack::kGroups == 0);
   static constexpr int kMr = V::kLinearRows;
   static constexpr int kNr = V::kLinearOuts;
 
@@ -55,9 +57,14 @@ class LinearKernel {
             tile_.scale_cols, tile_.exponents == nullptr ? nullptr : tile_.exponents + o * tile_.exponent_stride};
   }
 
-  // A group's bytes; the last one of a row that ends within a group is copied and filled with zeros.
-  const std::uint8_t* group_at(const std::uint8_t* row, std::int64_t group, std::uint8_t* copy) const {
-    const std::uint8_t* p = row + group * Unpack::kBytes;
+  static const std::uint8_t* block_of(const std::uint8_t* row, std::int64_t group) {
+    return row + group / Unpack::kGroups * Unpack::kBytes;
+  }
+  static int part_of(std::int64_t group) { return static_cast<int>(group % Unpack::kGroups); }
+
+  // The block of a group; the last one of a row that ends within a group is copied and filled with zeros.
+  const std::uint8_t* filled_block(const std::uint8_t* row, std::int64_t group, std::uint8_t* copy) const {
+    const std::uint8_t* p = block_of(row, group);
     const std::int64_t left = tile_.in - group * kGroup;
     if (left >= kGroup) return p;
     const std::int64_t bytes = left * Unpack::kBytes / kGroup;
@@ -87,16 +94,16 @@ class LinearKernel {
       for (std::int64_t g = first; g < whole; ++g) {
 #pragma GCC unroll 8
         for (int r = 0; r < kWeights; ++r)
-          add_group<kRows>(rows[r].bytes + g * Unpack::kBytes, scales[r][g - first], g, sums[r]);
+          add_group<kRows>(block_of(rows[r].bytes, g), scales[r][g - first], g, sums[r]);
           // The processor's own prefetch stops at pages: without this, weights that lie in memory come a third slower.
 #pragma GCC unroll 8
         for (int r = 0; r < kWeights; ++r)
-          __builtin_prefetch(rows[r].bytes + g * Unpack::kBytes + 2 * kWeights * tile_.row_bytes);
+          __builtin_prefetch(rows[r].bytes + g * Unpack::kBytes / Unpack::kGroups + 2 * kWeights * tile_.row_bytes);
       }
       std::uint8_t copy[Unpack::kBytes];
       for (std::int64_t g = whole; g < last; ++g)
         for (int r = 0; r < kWeights; ++r)
-          add_group<kRows>(group_at(rows[r].bytes, g, copy), scales[r][g - first], g, sums[r]);
+          add_group<kRows>(filled_block(rows[r].bytes, g, copy), scales[r][g - first], g, sums[r]);
     }
     for (int m = 0; m < kRows; ++m) store_sums<kWeights>(sums, m, y_[m] + at);
   }
@@ -104,7 +111,7 @@ class LinearKernel {
   template <int kRows>
   [[gnu::always_inline]] void add_group(const std::uint8_t* p, const Scale& scale, std::int64_t g, F* sums) const {
     F w[kVecs];
-    Unpack::unpack(p, scale, w);
+    Unpack::unpack(p, part_of(g), scale, w);
 #pragma GCC unroll 8
     for (int i = 0; i < kVecs; ++i)
 #pragma GCC unroll 8
@@ -125,7 +132,8 @@ class LinearKernel {
   void many_rows(std::int64_t begin, int count) {
     alignas(64) float panel[kNr * kPanelGroups * kGroup];
     const std::int64_t spans = (groups_ + kPanelGroups - 1) / kPanelGroups;
-    const std::int64_t span = (groups_ + spans - 1) / spans;
+    std::int64_t span = (groups_ + spans - 1) / spans;
+    span = (span + Unpack::kGroups - 1) / Unpack::kGroups * Unpack::kGroups;  // scales are made for whole blocks
     for (int at = 0; at < count; at += kNr) {
       for (std::int64_t first = 0; first < groups_; first += span) {
         const std::int64_t num = groups_ - first < span ? groups_ - first : span;
@@ -149,7 +157,7 @@ class LinearKernel {
       Unpack::make_scales(row, first, num, scales);
       for (std::int64_t g = 0; g < num; ++g) {
         F w[kVecs];
-        Unpack::unpack(group_at(row.bytes, first + g, copy), scales[g], w);
+        Unpack::unpack(filled_block(row.bytes, first + g, copy), part_of(first + g), scales[g], w);
         for (int i = 0; i < kVecs; ++i) V::store(to + g * kGroup + i * V::kLanes, w[i]);
       }
     }
@@ -244,8 +252,18 @@ void run_linear_tile(const LinearTile& tile) {
       return LinearKernel<V, UnpackQ40<V>>(tile).run();
     case WeightKind::q4_1:
       return LinearKernel<V, UnpackQ41<V>>(tile).run();
+    case WeightKind::q5_0:
+      return LinearKernel<V, UnpackQ50<V>>(tile).run();
+    case WeightKind::q5_1:
+      return LinearKernel<V, UnpackQ51<V>>(tile).run();
     case WeightKind::q8_0:
       return LinearKernel<V, UnpackQ80<V>>(tile).run();
+    case WeightKind::q4_k:
+      return LinearKernel<V, UnpackQ4K<V>>(tile).run();
+    case WeightKind::q5_k:
+      return LinearKernel<V, UnpackQ5K<V>>(tile).run();
+    case WeightKind::q6_k:
+      return LinearKernel<V, UnpackQ6K<V>>(tile).run();
   }
 }
 

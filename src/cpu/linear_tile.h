@@ -9,7 +9,7 @@
 
 namespace octavo::cpu {
 
-enum class WeightKind : std::uint8_t { f32, f16, bf16, e4m3, e2m1, q4_0, q4_1, q8_0 };
+enum class WeightKind : std::uint8_t { f32, f16, bf16, e4m3, e2m1, q4_0, q4_1, q5_0, q5_1, q8_0, q4_k, q5_k, q6_k };
 
 // x is unpacked to floats, its rows padded with zeros to a multiple of this.
 constexpr int kLinearPad = 32;
@@ -33,7 +33,6 @@ struct LinearTile {
   std::int64_t scale_rows = 1;
   std::int64_t scale_stride = 0;
   std::int64_t scale_cols = 1;
-  // e2m1 only: each 32 numbers of x are the even ones, then the odd ones, as the nibbles of a weight come apart. e8m0,
   // e2m1 only: e8m0 [outs, exponent_stride], one for each 32 numbers. Each 32 numbers of x are the even ones, then the
   // odd ones, as the nibbles of a weight come apart.
   const std::uint8_t* exponents = nullptr;

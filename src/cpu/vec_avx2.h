@@ -40,6 +40,14 @@ struct Vec {
   static F from_i8(const std::uint8_t* p) {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
   }
+  static void from_u8(__m256i bytes, F* out) {
+    const __m128i low = _mm256_castsi256_si128(bytes);
+    const __m128i high = _mm256_extracti128_si256(bytes, 1);
+    out[0] = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(low));
+    out[1] = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(low, 8)));
+    out[2] = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(high));
+    out[3] = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(high, 8)));
+  }
   static void to_bf16(std::uint16_t* p, F x) {
     const __m256i bits = _mm256_castps_si256(x);
     const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));

@@ -44,6 +44,11 @@ struct Vec {
   static F from_i8(const std::uint8_t* p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
   }
+  // 32 unsigned bytes.
+  static void from_u8(__m256i bytes, F* out) {
+    out[0] = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm256_castsi256_si128(bytes)));
+    out[1] = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm256_extracti128_si256(bytes, 1)));
+  }
   // Nearest even; NaN stays NaN.
   static void to_bf16(std::uint16_t* p, F x) {
     const __m512i bits = _mm512_castps_si512(x);

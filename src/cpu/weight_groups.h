@@ -1,7 +1,8 @@
 // How 32 weights of each kind, a group, become floats in registers. Templates over a Vec, for linear_kernel.h alone.
 //
-// A kind has a Scale a group, made ahead for some groups of a row (make_scales), and unpack(), which turns a group's
-// bytes into 32 / kLanes registers of values. The values are the same wherever they are unpacked.
+// A kind has blocks of kBytes that hold kGroups groups, a Scale a group, made ahead for some groups of a row
+// (make_scales, whole blocks), and unpack(), which turns group `part` of a block into 32 / kLanes registers of values.
+// The values are the same wherever they are unpacked.
 #pragma once
 
 #include "cpu/linear_tile.h"
@@ -16,6 +17,12 @@ struct StepAndBase {
   float base;
 };
 
+template <int kBytesOfBlock, int kGroupsOfBlock = 1>
+struct BlockOf {
+  static constexpr int kBytes = kBytesOfBlock;
+  static constexpr int kGroups = kGroupsOfBlock;
+};
+
 // The part's row as an unpacker sees it.
 struct WeightRow {
   const std::uint8_t* bytes = nullptr;
@@ -25,41 +32,37 @@ struct WeightRow {
 };
 
 template <class V>
-struct UnpackF32 {
+struct UnpackF32 : BlockOf<128> {
   using Scale = NoScale;
-  static constexpr int kBytes = 128;
   static void make_scales(const WeightRow&, std::int64_t, std::int64_t, Scale*) {}
-  static void unpack(const std::uint8_t* p, const Scale&, typename V::F* w) {
+  static void unpack(const std::uint8_t* p, int, const Scale&, typename V::F* w) {
     for (int i = 0; i < kGroup / V::kLanes; ++i) w[i] = V::load(reinterpret_cast<const float*>(p) + i * V::kLanes);
   }
 };
 
 template <class V>
-struct UnpackF16 {
+struct UnpackF16 : BlockOf<64> {
   using Scale = NoScale;
-  static constexpr int kBytes = 64;
   static void make_scales(const WeightRow&, std::int64_t, std::int64_t, Scale*) {}
-  static void unpack(const std::uint8_t* p, const Scale&, typename V::F* w) {
+  static void unpack(const std::uint8_t* p, int, const Scale&, typename V::F* w) {
     for (int i = 0; i < kGroup / V::kLanes; ++i)
       w[i] = V::from_f16(reinterpret_cast<const std::uint16_t*>(p) + i * V::kLanes);
   }
 };
 
 template <class V>
-struct UnpackBf16 {
+struct UnpackBf16 : BlockOf<64> {
   using Scale = NoScale;
-  static constexpr int kBytes = 64;
   static void make_scales(const WeightRow&, std::int64_t, std::int64_t, Scale*) {}
-  static void unpack(const std::uint8_t* p, const Scale&, typename V::F* w) {
+  static void unpack(const std::uint8_t* p, int, const Scale&, typename V::F* w) {
     for (int i = 0; i < kGroup / V::kLanes; ++i)
       w[i] = V::from_bf16(reinterpret_cast<const std::uint16_t*>(p) + i * V::kLanes);
   }
 };
 
 template <class V>
-struct UnpackE4m3 {
+struct UnpackE4m3 : BlockOf<32> {
   using Scale = float;  // 256 times the scale: codes are unpacked 2^8 too small
-  static constexpr int kBytes = 32;
   static void make_scales(const WeightRow& row, std::int64_t begin, std::int64_t count, Scale* scales) {
     const std::int64_t reach = row.scale_cols / kGroup;  // groups that share a scale
     std::int64_t at = begin / reach;
@@ -69,7 +72,7 @@ struct UnpackE4m3 {
       for (; i < count && i < end; ++i) scales[i] = scale;
     }
   }
-  static void unpack(const std::uint8_t* p, const Scale& scale, typename V::F* w) {
+  static void unpack(const std::uint8_t* p, int, const Scale& scale, typename V::F* w) {
     V::e4m3(p, w);
     for (int i = 0; i < kGroup / V::kLanes; ++i) w[i] = V::mul(w[i], V::all(scale));
     if (V::any_e4m3_nan(p)) [[unlikely]]
@@ -78,19 +81,17 @@ struct UnpackE4m3 {
 };
 
 template <class V>
-struct UnpackE2m1 {
+struct UnpackE2m1 : BlockOf<16> {
   using Scale = float;
-  static constexpr int kBytes = 16;
   static void make_scales(const WeightRow& row, std::int64_t begin, std::int64_t count, Scale* scales) {
     V::e8m0(row.exponents + begin, count, scales);
   }
-  static void unpack(const std::uint8_t* p, const Scale& scale, typename V::F* w) { V::e2m1(p, scale, w); }
+  static void unpack(const std::uint8_t* p, int, const Scale& scale, typename V::F* w) { V::e2m1(p, scale, w); }
 };
 
 template <class V>
-struct UnpackQ40 {
+struct UnpackQ40 : BlockOf<18> {
   using Scale = StepAndBase;
-  static constexpr int kBytes = 18;
   static void make_scales(const WeightRow& row, std::int64_t begin, std::int64_t count, Scale* scales) {
     for (std::int64_t i = 0; i < count; ++i) {
       float two[4];
@@ -98,27 +99,25 @@ struct UnpackQ40 {
       scales[i] = {two[0], -8.0f * two[0]};
     }
   }
-  static void unpack(const std::uint8_t* p, const Scale& scale, typename V::F* w) {
+  static void unpack(const std::uint8_t* p, int, const Scale& scale, typename V::F* w) {
     V::nibbles(p + 2, scale.step, scale.base, w);
   }
 };
 
 template <class V>
-struct UnpackQ41 {
+struct UnpackQ41 : BlockOf<20> {
   using Scale = StepAndBase;
-  static constexpr int kBytes = 20;
   static void make_scales(const WeightRow& row, std::int64_t begin, std::int64_t count, Scale* scales) {
     for (std::int64_t i = 0; i < count; ++i) V::two_f16(row.bytes + (begin + i) * kBytes, &scales[i].step);
   }
-  static void unpack(const std::uint8_t* p, const Scale& scale, typename V::F* w) {
+  static void unpack(const std::uint8_t* p, int, const Scale& scale, typename V::F* w) {
     V::nibbles(p + 4, scale.step, scale.base, w);
   }
 };
 
 template <class V>
-struct UnpackQ80 {
+struct UnpackQ80 : BlockOf<34> {
   using Scale = float;
-  static constexpr int kBytes = 34;
   static void make_scales(const WeightRow& row, std::int64_t begin, std::int64_t count, Scale* scales) {
     for (std::int64_t i = 0; i < count; ++i) {
       float two[4];
@@ -126,7 +125,7 @@ struct UnpackQ80 {
       scales[i] = two[0];
     }
   }
-  static void unpack(const std::uint8_t* p, const Scale& scale, typename V::F* w) {
+  static void unpack(const std::uint8_t* p, int, const Scale& scale, typename V::F* w) {
     const typename V::F step = V::all(scale);
     for (int i = 0; i < kGroup / V::kLanes; ++i) w[i] = V::mul(V::from_i8(p + 2 + i * V::kLanes), step);
   }

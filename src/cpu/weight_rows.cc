@@ -2,40 +2,12 @@
 
 #include <cstring>
 
+#include "cpu/packed_blocks.h"
 #include "tensor/float8.h"
 
 namespace octavo::cpu {
 
 namespace {
-
-constexpr int kBlock = 32;  // numbers of a block of q4_0, q4_1, q8_0
-
-std::uint16_t half_at(const std::byte* from) {
-  std::uint16_t bits;
-  std::memcpy(&bits, from, sizeof bits);
-  return bits;
-}
-
-// Low nibbles are the first half of a block, high nibbles the second. value = d (q - zero) + m.
-void load_nibbles(const std::byte* nibbles, double d, int zero, double m, double* to) {
-  for (int i = 0; i < kBlock / 2; ++i) {
-    const int pair = static_cast<int>(nibbles[i]);
-    to[i] = d * ((pair & 15) - zero) + m;
-    to[i + kBlock / 2] = d * ((pair >> 4) - zero) + m;
-  }
-}
-
-void load_block(const std::byte* block, DType dtype, double* to) {
-  const double d = f32_from_f16(half_at(block));
-  switch (dtype) {
-    case DType::q4_0:
-      return load_nibbles(block + 2, d, 8, 0.0, to);
-    case DType::q4_1:
-      return load_nibbles(block + 4, d, 0, f32_from_f16(half_at(block + 2)), to);
-    default:
-      for (int i = 0; i < kBlock; ++i) to[i] = d * static_cast<std::int8_t>(block[2 + i]);
-  }
-}
 
 template <class Number, class Decode>
 void load_numbers(const std::byte* from, std::int64_t n, double* to, Decode decode) {
@@ -64,15 +36,12 @@ void load_values(const Tensor& values, std::int64_t row, double* to) {
       for (std::int64_t i = 0; i < n; ++i)
         to[i] = f32_from_e2m1(static_cast<std::uint8_t>(from[i / 2]) >> (i % 2 * 4) & 15);
       return;
-    case DType::q4_0:
-    case DType::q4_1:
-    case DType::q8_0:
-      for (std::int64_t i = 0; i < n / kBlock; ++i)
-        load_block(from + i * dtype_info(values.dtype()).block_bytes, values.dtype(), to + i * kBlock);
-      return;
     default:
-      check(false, "no weight is stored in this dtype");
+      check(is_packed(values.dtype()), "no weight is stored in this dtype");
   }
+  const DTypeInfo info = dtype_info(values.dtype());
+  for (std::int64_t i = 0; i < n / info.block_elems; ++i)
+    load_packed_block(from + i * info.block_bytes, values.dtype(), to + i * info.block_elems);
 }
 
 void apply_scale(const WeightPart& part, std::int64_t row, double* to) {

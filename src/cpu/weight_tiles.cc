@@ -32,8 +32,18 @@ std::optional<WeightKind> kind_of(DType dtype) {
       return WeightKind::q4_0;
     case DType::q4_1:
       return WeightKind::q4_1;
+    case DType::q5_0:
+      return WeightKind::q5_0;
+    case DType::q5_1:
+      return WeightKind::q5_1;
     case DType::q8_0:
       return WeightKind::q8_0;
+    case DType::q4_k:
+      return WeightKind::q4_k;
+    case DType::q5_k:
+      return WeightKind::q5_k;
+    case DType::q6_k:
+      return WeightKind::q6_k;
     default:
       return std::nullopt;
   }

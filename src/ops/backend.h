@@ -29,6 +29,8 @@ class Backend {
   virtual Status supports_states() const { return {}; }
   // Whether activations of this dtype (bf16, f32) can be computed.
   virtual Status supports_compute(DType compute) const = 0;
+  // Whether products read weights of this dtype as they are stored.
+  virtual Status supports_weight(DType) const { return {}; }
 
   // With how many sequences a step of so many decodes is recorded and replayed, the missing ones as padding; 0: steps
   // of this size are not worth a recording.

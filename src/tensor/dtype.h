@@ -28,7 +28,15 @@ enum class DType : std::uint8_t {
   boolean,
   q4_0,   // 32 numbers in 18 bytes: f16 d, 16 bytes of nibbles; value = d (q - 8); low nibbles are the first half
   q4_1,   // 32 in 20 bytes: f16 d, f16 m, nibbles; value = d q + m
+  q5_0,   // 32 in 22 bytes: f16 d, 4 bytes of fifth bits (bit i for number i), nibbles as q4_0; value = d (q - 16)
+  q5_1,   // 32 in 24 bytes: f16 d, f16 m, fifth bits, nibbles; value = d q + m
   q8_0,   // 32 in 34 bytes: f16 d, 32 x int8; value = d q
+  q4_k,   // 256 in 144 bytes: f16 d, f16 m, 12 bytes with 6 bits each of s and t for 32 numbers, nibbles: 32 bytes for
+          // each 64 numbers, their first half in the low ones; value = d s q - m t
+  q5_k,   // 256 in 176 bytes: as q4_k, before the nibbles 32 bytes of fifth bits: bit j of byte i for number 32 j + i
+  q6_k,   // 256 in 210 bytes: 128 of nibbles, 64 bytes for each 128 numbers, their first half in the low ones; 64 of
+          // upper bits, 32 bytes for each 128: two bits each for i, 32 + i, 64 + i, 96 + i; 16 x int8 s, for 16 numbers
+          // each; f16 d; value = d s (q - 32)
   mxfp4,  // 32 in 17 bytes: e8m0 d, nibbles of e2m1 as q4_0's; in files only: devices keep e2m1 and e8m0 apart
 };
 
@@ -78,8 +86,18 @@ constexpr DTypeInfo dtype_info(DType dtype) {
       return {"q4_0", 32, 18};
     case DType::q4_1:
       return {"q4_1", 32, 20};
+    case DType::q5_0:
+      return {"q5_0", 32, 22};
+    case DType::q5_1:
+      return {"q5_1", 32, 24};
     case DType::q8_0:
       return {"q8_0", 32, 34};
+    case DType::q4_k:
+      return {"q4_k", 256, 144};
+    case DType::q5_k:
+      return {"q5_k", 256, 176};
+    case DType::q6_k:
+      return {"q6_k", 256, 210};
     case DType::mxfp4:
       return {"mxfp4", 32, 17};
   }

@@ -4,8 +4,7 @@
 #include <cmath>
 
 #include "tensor/float8.h"
-#include "tests/conformance/arena.h"
-#include "tests/conformance/numbers.h"
+#include "tests/conformance/host_weights.h"
 #include "tests/conformance/paths.h"
 
 namespace octavo::conformance {
@@ -39,33 +38,25 @@ TEST(Embed, RowsOfEachTableTimesTheScale) {
       }
 }
 
-// One block of each packed kind, by hand: d = 0.5, m = -1, q = i mod 16.
+// Whole blocks as numbers, against what the gguf package reads from them.
 TEST(Embed, PackedTables) {
-  for (const DType stored : {DType::q4_0, DType::q4_1, DType::q8_0}) {
-    std::vector<std::byte> block;
+  const std::vector<std::int32_t> ids = {4, 0, 4, 2};
+  for (const WeightKind& kind : all_weight_kinds()) {
+    if (!is_block_type(kind.dtype)) continue;
+    Random random(9);
+    constexpr std::int64_t kHidden = 512;
+    const HostPart table = make_part(kind.dtype, kind.grain, 5, kHidden, random);
     std::vector<double> want;
-    const auto half = [&](float x) {
-      const std::uint16_t bits = f16_from_f32(x);
-      block.push_back(static_cast<std::byte>(bits & 255));
-      block.push_back(static_cast<std::byte>(bits >> 8));
-    };
-    half(0.5f);
-    if (stored == DType::q4_1) half(-1.0f);
-    for (int i = 0; i < (stored == DType::q8_0 ? 32 : 16); ++i)
-      block.push_back(static_cast<std::byte>(stored == DType::q8_0 ? i - 16 : i | (15 - i) << 4));
-    for (int i = 0; i < 32; ++i) {
-      const int q = i < 16 ? i : 31 - i;
-      want.push_back(stored == DType::q8_0 ? 0.5 * (i - 16) : stored == DType::q4_0 ? 0.5 * (q - 8) : 0.5 * q - 1.0);
-    }
+    for (const std::int32_t id : ids)
+      for (std::int64_t i = 0; i < kHidden; ++i)
+        want.push_back(2.0 * table.values[static_cast<std::size_t>(id * kHidden + i)]);
     for_each_path([&](Path& path) {
+      if (!reads(*path.backend, {table})) return;
       Arena arena(path.backend->device());
-      Weight weight;
-      weight.parts.push_back({.values = arena.bytes(block, stored, {1, 32}), .scale = {}, .input_scale = {}});
-      weight.out = 1;
-      weight.in = 32;
-      const Tensor out = arena.blank({1, 32});
-      path.backend->ops().embed({.ids = arena.ints(std::vector<std::int32_t>{0}, {1}), .table = weight, .out = out});
-      expect_close("embed", arena.read(out), want, 32, 0.0);
+      const Tensor out = arena.blank({4, kHidden});
+      path.backend->ops().embed(
+          {.ids = arena.ints(ids, {4}), .table = upload(arena, {table}), .scale = 2.0f, .out = out});
+      expect_close(kind.name, arena.read(out), want, kHidden, 3e-7);
     });
   }
 }

@@ -1,7 +1,9 @@
 #include "tests/conformance/host_weights.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "checkpoint/gguf.h"
 #include "tensor/float8.h"
 
 namespace octavo::conformance {
@@ -10,12 +12,6 @@ namespace {
 void append(std::vector<std::byte>& bytes, const void* data, std::size_t size) {
   const auto* from = static_cast<const std::byte*>(data);
   bytes.insert(bytes.end(), from, from + size);
-}
-
-void append_half(std::vector<std::byte>& bytes, float x, double& exact) {
-  const std::uint16_t bits = f16_from_f32(x);
-  exact = f32_from_f16(bits);
-  append(bytes, &bits, sizeof bits);
 }
 
 // 32 numbers of e2m1 and their scale, a power of two.
@@ -32,32 +28,35 @@ void append_fours(HostPart& part, Random& random) {
   }
 }
 
-// One block of 32 with random numbers, as GGUF packs it.
-void append_block(HostPart& part, Random& random) {
-  double d = 0.0;
-  double m = 0.0;
-  append_half(part.bytes, 0.01f + 0.02f * std::fabs(random.normal()), d);
-  if (part.dtype == DType::q4_1) append_half(part.bytes, 0.1f * random.normal(), m);
-  double numbers[32];
-  if (part.dtype == DType::q8_0) {
-    for (double& number : numbers) {
-      const auto q = static_cast<std::int8_t>(random.below(256) - 128);
-      append(part.bytes, &q, 1);
-      number = d * q;
-    }
-    part.values.insert(part.values.end(), numbers, numbers + 32);
-    return;
+// Blocks of each packed dtype and what the gguf package reads from them (tests/fixtures/checkpoint/make_packed.py).
+const GgufFile& packed_blocks() {
+  static const GgufFile file = [] {
+    auto opened = GgufFile::open(OCTAVO_SOURCE_DIR "/tests/fixtures/checkpoint/packed.gguf");
+    check(opened.has_value(), "the fixture of packed blocks is not there");
+    return std::move(*opened);
+  }();
+  return file;
+}
+
+const StoredTensor& packed_tensor(const std::string& name) {
+  const auto& tensors = packed_blocks().tensors();
+  const auto found = std::find_if(tensors.begin(), tensors.end(), [&](const auto& t) { return t.name == name; });
+  check(found != tensors.end(), "the fixture has no blocks of this dtype");
+  return *found;
+}
+
+// Blocks of the fixture in random order.
+void append_blocks(HostPart& part, std::int64_t count, Random& random) {
+  const DTypeInfo info = dtype_info(part.dtype);
+  const StoredTensor& blocks = packed_tensor(std::string(info.name));
+  const std::vector<float> values = *read_floats(packed_tensor(std::string(info.name) + ".values"));
+  const auto bytes = static_cast<std::size_t>(info.block_bytes);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto chosen = static_cast<std::size_t>(random.below(static_cast<int>(blocks.bytes.size() / bytes)));
+    append(part.bytes, blocks.bytes.data() + chosen * bytes, bytes);
+    const auto first = values.begin() + static_cast<std::ptrdiff_t>(chosen) * info.block_elems;
+    part.values.insert(part.values.end(), first, first + info.block_elems);
   }
-  for (int i = 0; i < 16; ++i) {
-    const int low = random.below(16);
-    const int high = random.below(16);
-    const auto pair = static_cast<std::uint8_t>(low | high << 4);
-    append(part.bytes, &pair, 1);
-    const int zero = part.dtype == DType::q4_0 ? 8 : 0;
-    numbers[i] = d * (low - zero) + m;
-    numbers[i + 16] = d * (high - zero) + m;
-  }
-  part.values.insert(part.values.end(), numbers, numbers + 32);
 }
 
 void append_number(HostPart& part, float x) {
@@ -103,12 +102,10 @@ HostPart make_part(DType dtype, ScaleGrain grain, std::int64_t out, std::int64_t
     for (std::int64_t i = 0; i < out * in / 32; ++i) append_fours(part, random);
     return part;
   }
-  for (std::int64_t i = 0; i < out * in / dtype_info(dtype).block_elems; ++i) {
-    if (is_block_type(dtype))
-      append_block(part, random);
-    else
-      append_number(part, random.normal() * 0.1f);
-  }
+  if (is_block_type(dtype))
+    append_blocks(part, out * in / dtype_info(dtype).block_elems, random);
+  else
+    for (std::int64_t i = 0; i < out * in; ++i) append_number(part, random.normal() * 0.1f);
   part.block_rows = 16;
   part.block_cols = 48;
   part.scale_rows = grain == ScaleGrain::block ? (out + 15) / 16 : grain == ScaleGrain::channel ? out : 1;
@@ -118,6 +115,17 @@ HostPart make_part(DType dtype, ScaleGrain grain, std::int64_t out, std::int64_t
   for (std::int64_t i = 0; i < out * in; ++i)
     part.values[static_cast<std::size_t>(i)] *= scale_at(part, i / in, i % in);
   return part;
+}
+
+std::vector<WeightKind> all_weight_kinds() {
+  std::vector<WeightKind> kinds(std::begin(kWeightKinds), std::end(kWeightKinds));
+  kinds.insert(kinds.end(), std::begin(kPackedKinds), std::end(kPackedKinds));
+  return kinds;
+}
+
+bool reads(const Backend& backend, const std::vector<HostPart>& parts) {
+  return std::all_of(parts.begin(), parts.end(),
+                     [&](const HostPart& part) { return backend.supports_weight(part.dtype).has_value(); });
 }
 
 Weight upload(Arena& arena, const std::vector<HostPart>& parts) {

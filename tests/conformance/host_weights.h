@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "ops/backend.h"
 #include "tensor/weight.h"
 #include "tests/conformance/arena.h"
 #include "tests/conformance/numbers.h"
@@ -27,6 +28,7 @@ struct WeightKind {
   DType dtype;
   ScaleGrain grain;
 };
+// Of every wing.
 inline constexpr WeightKind kWeightKinds[] = {
     {"f32", DType::f32, ScaleGrain::none},
     {"f16", DType::f16, ScaleGrain::none},
@@ -38,13 +40,24 @@ inline constexpr WeightKind kWeightKinds[] = {
     {"q4_1", DType::q4_1, ScaleGrain::none},
     {"q8_0", DType::q8_0, ScaleGrain::none},
 };
+// Where Backend::supports_weight says so.
+inline constexpr WeightKind kPackedKinds[] = {
+    {"q5_0", DType::q5_0, ScaleGrain::none}, {"q5_1", DType::q5_1, ScaleGrain::none},
+    {"q4_k", DType::q4_k, ScaleGrain::none}, {"q5_k", DType::q5_k, ScaleGrain::none},
+    {"q6_k", DType::q6_k, ScaleGrain::none},
+};
+std::vector<WeightKind> all_weight_kinds();
 inline constexpr WeightKind kMxfp4 = {"mxfp4", DType::e2m1, ScaleGrain::block};
 
 // What number (row, column) is multiplied by.
 double scale_at(const HostPart& part, std::int64_t row, std::int64_t column);
 
-// Random numbers and scales; blocks of scales are 16 x 48, those of e2m1 1 x 32.
+// Random numbers and scales; blocks of scales are 16 x 48, those of e2m1 1 x 32. Packed numbers are those that the gguf
+// package reads from the blocks.
 HostPart make_part(DType dtype, ScaleGrain grain, std::int64_t out, std::int64_t in, Random& random);
+
+// Whether this wing reads all parts.
+bool reads(const Backend& backend, const std::vector<HostPart>& parts);
 
 Weight upload(Arena& arena, const std::vector<HostPart>& parts);
 

@@ -52,6 +52,7 @@ void run_linear(const LinearCase& c, const std::string& name) {
   const std::vector<float> bias = c.biased ? random.normals(out) : std::vector<float>();
   const std::vector<double> want = product(c.parts, x, bias);
   for_each_path([&](Path& path) {
+    if (!reads(*path.backend, c.parts)) return;
     Arena arena(path.backend->device());
     const Weight weight = upload(arena, c.parts);
     // Rows of x and out lie in wider ones, so that strides matter and a write beside the result shows.
@@ -82,10 +83,11 @@ void run_linear(const LinearCase& c, const std::string& name) {
 }
 
 TEST(Linear, EveryWeightKindShapeAndTail) {
-  for (const WeightKind& kind : kWeightKinds) {
+  for (const WeightKind& kind : all_weight_kinds()) {
     Random random(3);
     std::vector<std::pair<std::int64_t, std::int64_t>> shapes = {{1, 32}, {5, 96}, {33, 576}, {48, 64}, {19, 1504}};
     if (!is_block_type(kind.dtype)) shapes.insert(shapes.end(), {{7, 1}, {17, 100}, {8, 63}});
+    if (dtype_info(kind.dtype).block_elems == 256) shapes = {{1, 256}, {5, 768}, {33, 512}, {19, 2816}};
     for (const auto& [out, in] : shapes)
       for (const std::int64_t tokens : {1, 2, 7, 64}) {
         const DType compute = tokens % 2 == 0 ? DType::bf16 : DType::f32;
@@ -100,10 +102,13 @@ TEST(Linear, EveryWeightKindShapeAndTail) {
 TEST(Linear, PartsKeepTheirOwnKindAndScale) {
   Random random(4);
   LinearCase c;
-  for (const WeightKind& kind : kWeightKinds) c.parts.push_back(make_part(kind.dtype, kind.grain, 21, 576, random));
+  for (const WeightKind& kind : kWeightKinds) c.parts.push_back(make_part(kind.dtype, kind.grain, 21, 768, random));
   c.tokens = 9;
   c.biased = true;
   run_linear(c, "nine parts");
+  c.parts.clear();
+  for (const WeightKind& kind : kPackedKinds) c.parts.push_back(make_part(kind.dtype, kind.grain, 21, 768, random));
+  run_linear(c, "five packed parts");
 }
 
 // e4m3 weights as checkpoints have them, with e4m3 inputs where the hardware has such a product: scales of tensor, row
@@ -196,13 +201,13 @@ TEST(Linear, NoTokens) {
 
 // Deterministic: the same row alone, in a batch of 7 and in one of 64 gives the same bits, at any place in it.
 TEST(Linear, BatchDoesNotChangeBits) {
-  for (const WeightKind& kind : kWeightKinds) {
+  for (const WeightKind& kind : all_weight_kinds()) {
     Random random(5);
-    const std::int64_t out = 37, in = 576;
+    const std::int64_t out = 37, in = 768;
     const HostPart part = make_part(kind.dtype, kind.grain, out, in, random);
     const std::vector<float> x = random.normals(64 * in);
     for_each_path([&](Path& path) {
-      if (!path.deterministic) return;
+      if (!path.deterministic || !reads(*path.backend, {part})) return;
       Arena arena(path.backend->device());
       const Weight weight = upload(arena, {part});
       const Tensor all = arena.floats(x, {64, in}, path.processor ? DType::f32 : DType::bf16);
