@@ -8,8 +8,8 @@
 namespace octavo {
 namespace {
 
-constexpr int kMaxWidth = 1 << 20;
-constexpr int kMaxHeadDim = 1024;
+constexpr int kMaxDeepseekWidth = 1 << 20;
+constexpr int kMaxLatentHeadDim = 1024;
 
 // The key is absent or holds this name.
 Status expect_name(const Json& config, const std::string& key, const std::string& expected) {
@@ -18,7 +18,7 @@ Status expect_name(const Json& config, const std::string& key, const std::string
   return Error("\"" + key + "\" \"" + *value + "\" is not supported; supported: " + expected, ErrorKind::unsupported);
 }
 
-Status check_supported(const Json& config) {
+Status check_deepseek_supported(const Json& config) {
   OCTAVO_TRY(expect_name(config, "hidden_act", "silu"));
   OCTAVO_TRY(expect_name(config, "scoring_func", "sigmoid"));
   OCTAVO_TRY(expect_name(config, "topk_method", "noaux_tc"));
@@ -43,11 +43,11 @@ Status read_attention(const Json& config, DeepseekConfig& result) {
   LatentAttentionConfig& attention = result.attention;
   attention.hidden = result.hidden;
   OCTAVO_TRY(attention.q_heads, read_count(config, "num_attention_heads", 1, 1024));
-  OCTAVO_TRY(attention.q_rank, read_count(config, "q_lora_rank", 1, kMaxWidth, 0));
+  OCTAVO_TRY(attention.q_rank, read_count(config, "q_lora_rank", 1, kMaxDeepseekWidth, 0));
   OCTAVO_TRY(attention.latent, read_count(config, "kv_lora_rank", 1, 1 << 16));
-  OCTAVO_TRY(attention.nope, read_count(config, "qk_nope_head_dim", 1, kMaxHeadDim));
-  OCTAVO_TRY(attention.rope, read_count(config, "qk_rope_head_dim", 2, kMaxHeadDim));
-  OCTAVO_TRY(attention.value, read_count(config, "v_head_dim", 1, kMaxHeadDim));
+  OCTAVO_TRY(attention.nope, read_count(config, "qk_nope_head_dim", 1, kMaxLatentHeadDim));
+  OCTAVO_TRY(attention.rope, read_count(config, "qk_rope_head_dim", 2, kMaxLatentHeadDim));
+  OCTAVO_TRY(attention.value, read_count(config, "v_head_dim", 1, kMaxLatentHeadDim));
   if (attention.rope % 2 != 0)
     return Error("\"qk_rope_head_dim\" must be even, but is " + std::to_string(attention.rope));
   OCTAVO_TRY(result.rope, read_rope(config, result.max_positions, 10000.0));
@@ -66,7 +66,7 @@ Status read_moe(const Json& config, DeepseekConfig& result) {
   moe.per_token = counts.per_token;
   moe.route = RouteKind::sigmoid_groups;
   moe.choice_bias = true;
-  OCTAVO_TRY(moe.intermediate, read_count(config, "moe_intermediate_size", 1, kMaxWidth));
+  OCTAVO_TRY(moe.intermediate, read_count(config, "moe_intermediate_size", 1, kMaxDeepseekWidth));
   OCTAVO_TRY(const int shared, read_count(config, "n_shared_experts", 0, 1024, 0));
   moe.shared_intermediate = shared * moe.intermediate;
   OCTAVO_TRY(moe.num_groups, read_count(config, "n_group", 1, moe.experts, 1));
@@ -89,9 +89,9 @@ Status read_moe(const Json& config, DeepseekConfig& result) {
 
 Result<DeepseekConfig> read_deepseek_config(const Json& config) {
   DeepseekConfig result;
-  OCTAVO_TRY(check_supported(config));
-  OCTAVO_TRY(result.hidden, read_count(config, "hidden_size", 1, kMaxWidth));
-  OCTAVO_TRY(result.intermediate, read_count(config, "intermediate_size", 1, kMaxWidth));
+  OCTAVO_TRY(check_deepseek_supported(config));
+  OCTAVO_TRY(result.hidden, read_count(config, "hidden_size", 1, kMaxDeepseekWidth));
+  OCTAVO_TRY(result.intermediate, read_count(config, "intermediate_size", 1, kMaxDeepseekWidth));
   OCTAVO_TRY(result.num_layers, read_count(config, "num_hidden_layers", 1, 1024));
   OCTAVO_TRY(result.vocab, read_count(config, "vocab_size", 1, 1 << 24));
   OCTAVO_TRY(result.max_positions, read_count(config, "max_position_embeddings", 1, 1 << 28));
