@@ -30,6 +30,7 @@ class CpuBackend final : public Backend {
   Status supports(const AttentionShape& shape) const override;
   Status supports_compute(DType compute) const override;
   int recorded_batch(int num_seqs) const override { return num_seqs; }
+  Result<Ceilings> ceilings() override { return ops_.ceilings(device_.memory().available_bytes); }
 
  private:
   CpuDevice device_;

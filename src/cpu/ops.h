@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/parallel.h"
+#include "cpu/ceilings.h"
 #include "cpu/kernels.h"
 #include "ops/ops.h"
 
@@ -10,7 +11,9 @@ namespace octavo::cpu {
 class CpuOps final : public Ops {
  public:
   CpuOps(int num_threads, Isa isa, bool deterministic)
-      : pool_(num_threads), kernels_(kernels_for(isa)), deterministic_(deterministic) {}
+      : pool_(num_threads), isa_(isa), kernels_(kernels_for(isa)), deterministic_(deterministic) {}
+
+  Ceilings ceilings(std::size_t available_bytes) { return measure_ceilings(pool_, isa_, available_bytes); }
 
   void embed(const EmbedArgs& args) override;
   void rms_norm(const RmsNormArgs& args) override;
@@ -42,6 +45,7 @@ class CpuOps final : public Ops {
 
  private:
   ThreadPool pool_;
+  const Isa isa_;
   const Kernels& kernels_;
   const bool deterministic_;
 };

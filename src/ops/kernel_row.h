@@ -64,10 +64,24 @@ struct KernelWork {
 };
 
 // What this machine can do at best, measured when asked for.
+struct ReadRate {
+  std::int64_t bytes = 0;  // that are read again and again
+  double gb_s = 0;
+};
 struct Ceilings {
   double read_gb_s = 0;          // memory, read only
-  double bf16_tflop_s = 0;       // a large matrix product
+  double bf16_tflop_s = 0;       // a large matrix product; 0: the wing has none in bf16
   double eight_bit_tflop_s = 0;  // the same in 8 bits; 0: the hardware has none
+  double f32_tflop_s = 0;        // products and sums of float32 in registers; 0: not measured
+  // Of a machine whose caches keep what a step reads until the next one: rising sizes, the last one memory.
+  std::vector<ReadRate> reads = {};
+
+  // Of the smallest size that holds so many bytes.
+  double read_rate(std::int64_t bytes) const {
+    for (const ReadRate& read : reads)
+      if (bytes <= read.bytes) return read.gb_s;
+    return read_gb_s;
+  }
 };
 
 }  // namespace octavo

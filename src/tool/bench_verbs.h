@@ -1,5 +1,6 @@
-// `octavo bench verbs`: where the time of a step goes: time and bytes of each verb of a prefill step and of a decode
-// step, and the gaps between them.
+// `octavo bench verbs`: where the time of a step goes: time and bytes of each verb on each kind of layer, of a prefill
+// step and of a decode step, and the gaps between them; as shares of what the machine reads and computes at best,
+// measured in the same call.
 #pragma once
 
 #include <string>

@@ -21,6 +21,16 @@ std::int64_t bytes_of(const Weight& weight) {
   return bytes;
 }
 
+// "960 x 576 q4_1": rows, columns, and the dtypes of its parts.
+std::string kind_of(const Weight& weight) {
+  std::string dtypes;
+  for (const WeightPart& part : weight.parts) {
+    const std::string name(dtype_info(part.values.dtype()).name);
+    if (dtypes.find(name) == std::string::npos) dtypes += (dtypes.empty() ? "" : "+") + name;
+  }
+  return std::to_string(weight.out) + " x " + std::to_string(weight.in) + " " + dtypes;
+}
+
 }  // namespace
 
 void TimedOps::begin_step(const BatchView& batch) {
@@ -42,6 +52,15 @@ std::int64_t TimedOps::cache_bytes_read(const AttentionArgs& args) const {
   return tokens * bytes_per_token(args.kv.format);
 }
 
+// Pairs of a query and a key that it sees.
+std::int64_t TimedOps::keys_seen(const AttentionRule& rule) const {
+  std::int64_t pairs = 0;
+  for (std::size_t s = 0; s < contexts_.size(); ++s)
+    for (std::int64_t seen = contexts_[s] - (starts_[s + 1] - starts_[s]) + 1; seen <= contexts_[s]; ++seen)
+      pairs += rule.window > 0 ? std::min<std::int64_t>(seen, rule.window) : seen;
+  return pairs;
+}
+
 // Rows of the table that are looked up, not the table.
 void TimedOps::embed(const EmbedArgs& args) {
   const std::int64_t row = args.table.out > 0 ? bytes_of(args.table) / args.table.out : 0;
@@ -58,12 +77,20 @@ void TimedOps::add_rms_norm(const AddRmsNormArgs& args) {
 }
 
 void TimedOps::linear(const LinearArgs& args) {
-  timed("linear", bytes_of(args.weight) + bytes_of({&args.x, &args.bias, &args.out}), [&] { inner_.linear(args); });
+  timed({.verb = "linear",
+         .bytes = bytes_of(args.weight) + bytes_of({&args.x, &args.bias, &args.out}),
+         .operations = 2 * args.x.size(0) * args.weight.in * args.weight.out,
+         .kind = kind_of(args.weight)},
+        [&] { inner_.linear(args); });
 }
 
 void TimedOps::head_linear(const HeadLinearArgs& args) {
   const std::int64_t share = args.unit > 0 ? bytes_of(args.weight) / args.unit * args.count : 0;
-  timed("head_linear", share + bytes_of({&args.x, &args.out}), [&] { inner_.head_linear(args); });
+  timed({.verb = "head_linear",
+         .bytes = share + bytes_of({&args.x, &args.out}),
+         .operations = 2 * args.x.size(0) * args.x.size(1) * args.count * args.weight.in,
+         .kind = kind_of(args.weight)},
+        [&] { inner_.head_linear(args); });
 }
 
 // Of all experts: which are chosen lies on the device, so this is the most that can be read.
@@ -72,7 +99,11 @@ void TimedOps::grouped_linear(const GroupedLinearArgs& args) {
   for (const Weight& expert : args.experts) experts += bytes_of(expert);
   const std::int64_t chosen = std::min(std::ssize(args.experts), args.ids.elements());
   if (!args.experts.empty()) experts = experts / std::ssize(args.experts) * chosen;
-  timed("grouped_linear", experts + bytes_of({&args.x, &args.bias, &args.ids, &args.weights, &args.out}),
+  const bool any = !args.experts.empty();
+  timed({.verb = "grouped_linear",
+         .bytes = experts + bytes_of({&args.x, &args.bias, &args.ids, &args.weights, &args.out}),
+         .operations = any ? 2 * args.ids.elements() * args.experts[0].in * args.experts[0].out : 0,
+         .kind = any ? std::to_string(args.experts.size()) + " experts of " + kind_of(args.experts[0]) : ""},
         [&] { inner_.grouped_linear(args); });
 }
 
@@ -101,7 +132,12 @@ void TimedOps::plan_attention(const PlanAttentionArgs& args) {
 }
 
 void TimedOps::attention(const AttentionArgs& args) {
-  timed("attention", cache_bytes_read(args) + bytes_of({&args.query.values, &args.out}),
+  // Of all heads, for one query and one key.
+  const std::int64_t numbers = args.out.size(1) * (args.query.values.size(2) + args.out.size(2));
+  timed({.verb = "attention",
+         .bytes = cache_bytes_read(args) + bytes_of({&args.query.values, &args.out}),
+         .operations = 2 * keys_seen(args.rule) * numbers,
+         .kind = args.rule.window > 0 ? "window " + std::to_string(args.rule.window) : "full"},
         [&] { inner_.attention(args); });
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "ops/backend.h"
@@ -43,16 +44,22 @@ class TimedOps final : public Ops {
 
  private:
   template <class Work>
-  void timed(const char* verb, std::int64_t bytes, Work&& work) {
+  void timed(VerbCall call, Work&& work) {
     device_.synchronize();
-    const double begin = timeline_.now_ms();
+    call.begin_ms = timeline_.now_ms();
     work();
     device_.synchronize();
-    timeline_.add(verb, begin, timeline_.now_ms(), bytes);
+    call.end_ms = timeline_.now_ms();
+    timeline_.add(std::move(call));
+  }
+  template <class Work>
+  void timed(const char* verb, std::int64_t bytes, Work&& work) {
+    timed({.verb = verb, .bytes = bytes}, std::forward<Work>(work));
   }
 
   void begin_step(const BatchView& batch);
   std::int64_t cache_bytes_read(const AttentionArgs& args) const;
+  std::int64_t keys_seen(const AttentionRule& rule) const;
 
   Ops& inner_;
   Device& device_;
@@ -69,8 +76,11 @@ class TimedBackend final : public Backend {
   Ops& ops() override { return ops_; }
   Comm& comm() override { return inner_->comm(); }
   Status supports(const AttentionShape& shape) const override { return inner_->supports(shape); }
+  Status supports_states() const override { return inner_->supports_states(); }
   Status supports_compute(DType compute) const override { return inner_->supports_compute(compute); }
+  Status supports_weight(DType dtype) const override { return inner_->supports_weight(dtype); }
   int recorded_batch(int) const override { return 0; }  // a replay is one piece: its verbs could not be told apart
+  Result<Ceilings> ceilings() override { return inner_->ceilings(); }
 
  private:
   std::unique_ptr<Backend> inner_;

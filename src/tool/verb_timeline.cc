@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <string_view>
+#include <utility>
 
 #include "base/check.h"
 #include "terminal/statistics.h"
@@ -10,21 +11,39 @@
 namespace octavo {
 namespace {
 
+using VerbAndKind = std::pair<std::string, std::string>;
+
 struct Sums {
   int calls = 0;
   double ms = 0;
-  std::int64_t bytes = 0;
+  double bytes = 0;
+  double operations = 0;
 };
 
-std::map<std::string, Sums> sums_of(const StepCalls& step) {
-  std::map<std::string, Sums> sums;
+std::map<VerbAndKind, Sums> sums_of(const StepCalls& step) {
+  std::map<VerbAndKind, Sums> sums;
   for (const VerbCall& call : step.calls) {
-    Sums& sum = sums[call.verb];
+    Sums& sum = sums[{call.verb, call.kind}];
     ++sum.calls;
     sum.ms += call.end_ms - call.begin_ms;
-    sum.bytes += call.bytes;
+    sum.bytes += static_cast<double>(call.bytes);
+    sum.operations += static_cast<double>(call.operations);
   }
   return sums;
+}
+
+VerbSummary summarise_verb(const VerbAndKind& name, const std::vector<Sums>& steps) {
+  const auto middle = [&](auto figure) {
+    std::vector<double> values;
+    for (const Sums& sums : steps) values.push_back(figure(sums));
+    return median(values);
+  };
+  return {.verb = name.first,
+          .kind = name.second,
+          .calls = steps.back().calls,
+          .ms = middle([](const Sums& sums) { return sums.ms; }),
+          .bytes = static_cast<std::int64_t>(middle([](const Sums& sums) { return sums.bytes; })),
+          .operations = static_cast<std::int64_t>(middle([](const Sums& sums) { return sums.operations; }))};
 }
 
 }  // namespace
@@ -33,16 +52,12 @@ StepSummary summarise(const std::vector<StepCalls>& steps) {
   check(!steps.empty(), "at least one step");
   std::vector<double> whole;
   std::vector<double> gaps;
-  std::map<std::string, std::vector<double>> ms;
-  std::map<std::string, std::vector<double>> bytes;
-  std::map<std::string, int> calls;
+  std::map<VerbAndKind, std::vector<Sums>> verbs;
   for (const StepCalls& step : steps) {
     double busy = 0;
-    for (const auto& [verb, sum] : sums_of(step)) {
-      ms[verb].push_back(sum.ms);
-      bytes[verb].push_back(static_cast<double>(sum.bytes));
-      calls[verb] = sum.calls;
-      busy += sum.ms;
+    for (const auto& [name, sums] : sums_of(step)) {
+      verbs[name].push_back(sums);
+      busy += sums.ms;
     }
     whole.push_back(step.calls.empty() ? 0 : step.calls.back().end_ms - step.calls.front().begin_ms);
     gaps.push_back(whole.back() - busy);
@@ -52,9 +67,12 @@ StepSummary summarise(const std::vector<StepCalls>& steps) {
                       .max_context = steps.back().max_context,
                       .ms = median(whole),
                       .gaps_ms = median(gaps),
+                      .bytes = 0,
                       .verbs = {}};
-  for (const auto& [verb, times] : ms)
-    summary.verbs.push_back({verb, calls[verb], median(times), static_cast<std::int64_t>(median(bytes[verb]))});
+  for (const auto& [name, sums] : verbs) {
+    summary.verbs.push_back(summarise_verb(name, sums));
+    summary.bytes += summary.verbs.back().bytes;
+  }
   std::sort(summary.verbs.begin(), summary.verbs.end(),
             [](const VerbSummary& a, const VerbSummary& b) { return a.ms > b.ms; });
   return summary;
@@ -75,8 +93,8 @@ double VerbTimeline::now_ms() const {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start_).count();
 }
 
-void VerbTimeline::add(const char* verb, double begin_ms, double end_ms, std::int64_t bytes) {
-  if (!steps_.empty()) steps_.back().calls.push_back({verb, begin_ms, end_ms, bytes});
+void VerbTimeline::add(VerbCall call) {
+  if (!steps_.empty()) steps_.back().calls.push_back(std::move(call));
 }
 
 }  // namespace octavo

@@ -1,5 +1,6 @@
-// VerbTimeline: what the verbs of a backend did, step by step: which, when, and how many bytes each had to move at
-// least (every operand once). Filled by TimedBackend, read when nothing runs any more.
+// VerbTimeline: what the verbs of a backend did, step by step: which, on what, when, how many bytes each had to move at
+// least (every operand once), and how many products and sums matrices and attention take. Filled by TimedBackend, read
+// when nothing runs any more.
 #pragma once
 
 #include <chrono>
@@ -14,6 +15,8 @@ struct VerbCall {
   double begin_ms = 0;  // since the timeline was made
   double end_ms = 0;
   std::int64_t bytes = 0;
+  std::int64_t operations = 0;  // two for each number of a matrix and row, or of K and V and query; others count none
+  std::string kind = {};        // "960 x 576 q4_1", "window 128": tells layers of different kinds apart
 };
 
 struct StepCalls {
@@ -25,12 +28,14 @@ struct StepCalls {
   bool decode() const { return num_tokens == num_decodes; }
 };
 
-// One verb in steps of one kind: medians over the steps of its sums in each.
+// One verb on one kind of operands, in steps of one kind: medians over the steps of its sums in each.
 struct VerbSummary {
   std::string verb;
+  std::string kind;
   int calls = 0;
   double ms = 0;
   std::int64_t bytes = 0;
+  std::int64_t operations = 0;
 };
 
 struct StepSummary {
@@ -39,6 +44,7 @@ struct StepSummary {
   int max_context = 0;
   double ms = 0;                   // from the first verb's begin to the last one's end
   double gaps_ms = 0;              // the part of it in which no verb ran
+  std::int64_t bytes = 0;          // of all verbs
   std::vector<VerbSummary> verbs;  // the longest first
 };
 
@@ -50,7 +56,7 @@ class VerbTimeline {
   // A step begins with its first plan_attention.
   void begin_step(int num_tokens, int num_decodes, int max_context);
   double now_ms() const;
-  void add(const char* verb, double begin_ms, double end_ms, std::int64_t bytes);
+  void add(VerbCall call);
   bool planning() const;  // the step has no verbs yet but plan_attention
   void clear() { steps_.clear(); }
   const std::vector<StepCalls>& steps() const { return steps_; }

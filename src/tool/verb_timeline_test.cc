@@ -12,9 +12,10 @@ TEST(VerbTimeline, SumsVerbsAndGapsByTheMedianStep) {
   const auto step = [](double slower) {
     StepCalls calls{.num_tokens = 1, .num_decodes = 1, .max_context = 70, .calls = {}};
     calls.calls = {{"plan_attention", 10, 11, 8},
-                   {"linear", 12, 14 + slower, 100},
+                   {"linear", 12, 14 + slower, 100, 7, "a"},
                    {"attention", 15 + slower, 18 + slower, 50},
-                   {"linear", 18 + slower, 20 + slower, 100}};
+                   {"linear", 18 + slower, 19 + slower, 100, 7, "a"},
+                   {"linear", 19 + slower, 20 + slower, 40, 3, "b"}};
     return calls;
   };
   const StepSummary summary = summarise({step(0), step(1), step(100)});
@@ -22,13 +23,16 @@ TEST(VerbTimeline, SumsVerbsAndGapsByTheMedianStep) {
   EXPECT_EQ(summary.max_context, 70);
   EXPECT_DOUBLE_EQ(summary.ms, 11);
   EXPECT_DOUBLE_EQ(summary.gaps_ms, 2);  // 11 to 12, and one before attention
-  ASSERT_EQ(summary.verbs.size(), 3u);
+  EXPECT_EQ(summary.bytes, 298);
+  ASSERT_EQ(summary.verbs.size(), 4u);
   EXPECT_EQ(summary.verbs[0].verb, "linear");
+  EXPECT_EQ(summary.verbs[0].kind, "a");
   EXPECT_EQ(summary.verbs[0].calls, 2);
-  EXPECT_DOUBLE_EQ(summary.verbs[0].ms, 5);
+  EXPECT_DOUBLE_EQ(summary.verbs[0].ms, 4);
   EXPECT_EQ(summary.verbs[0].bytes, 200);
+  EXPECT_EQ(summary.verbs[0].operations, 14);
   EXPECT_EQ(summary.verbs[1].verb, "attention");
-  EXPECT_EQ(summary.verbs[2].verb, "plan_attention");
+  EXPECT_EQ(summary.verbs[2].ms + summary.verbs[3].ms, 2);  // plan_attention, and linear on the other kind
 }
 
 TEST(TimedBackend, ForwardsEachVerbAndCountsEachOperandOnce) {
@@ -49,6 +53,8 @@ TEST(TimedBackend, ForwardsEachVerbAndCountsEachOperandOnce) {
   AttentionPlan plan;
   Weight weight;
   weight.parts.emplace_back().values = Tensor(numbers.data(), DType::bf16, {2, 16});
+  weight.out = 2;
+  weight.in = 16;
 
   backend.ops().add({.a = x, .b = x, .out = x});  // before any step: nobody's
   backend.ops().plan_attention({.batch = batch, .shape = {}, .plan = plan});
@@ -60,9 +66,11 @@ TEST(TimedBackend, ForwardsEachVerbAndCountsEachOperandOnce) {
   KvView view;
   view.format = *grouped_format({}, KvElem::bf16, 2, 8, false);
   AttentionRule rule;
-  backend.ops().attention({.query = {}, .kv = view, .batch = batch, .plan = plan, .rule = rule, .out = {}});
+  const Query query{Tensor(numbers.data(), DType::f32, {5, 1, 8}), {}};  // its 160 bytes and those of out are counted
+  const Tensor out(numbers.data(), DType::f32, {5, 1, 8});
+  backend.ops().attention({.query = query, .kv = view, .batch = batch, .plan = plan, .rule = rule, .out = out});
   rule.window = 3;
-  backend.ops().attention({.query = {}, .kv = view, .batch = batch, .plan = plan, .rule = rule, .out = {}});
+  backend.ops().attention({.query = query, .kv = view, .batch = batch, .plan = plan, .rule = rule, .out = out});
   backend.ops().plan_attention({.batch = batch, .shape = {}, .plan = plan});
 
   ASSERT_EQ(timeline.steps().size(), 2u);
@@ -72,8 +80,16 @@ TEST(TimedBackend, ForwardsEachVerbAndCountsEachOperandOnce) {
   ASSERT_EQ(step.calls.size(), 6u);
   EXPECT_EQ(step.calls[2].bytes, 4 * 16 * (4 + 2 + 4));
   EXPECT_EQ(step.calls[3].bytes, 2 * 16 * 2 + 4 * 16 * 2 + 4 * 2 * 4);
-  EXPECT_EQ(step.calls[4].bytes, (9 + 4) * 2 * 2 * 8 * 2);
-  EXPECT_EQ(step.calls[5].bytes, (3 + 4) * 2 * 2 * 8 * 2);
+  EXPECT_EQ(step.calls[3].operations, 2 * 4 * 2 * 16);
+  EXPECT_EQ(step.calls[3].kind, "2 x 16 bf16");
+  EXPECT_EQ(step.calls[4].bytes, (9 + 4) * 2 * 2 * 8 * 2 + 2 * 160);
+  EXPECT_EQ(step.calls[5].bytes, (3 + 4) * 2 * 2 * 8 * 2 + 2 * 160);
+  EXPECT_EQ(step.calls[4].kind, "full");
+  EXPECT_EQ(step.calls[5].kind, "window 3");
+  // One key of 8 and one value of 8 for each pair: the decode's 9, and 1 to 4 of the chunk; in the window no more
+  // than 3.
+  EXPECT_EQ(step.calls[4].operations, 2 * 16 * (9 + 1 + 2 + 3 + 4));
+  EXPECT_EQ(step.calls[5].operations, 2 * 16 * (3 + 1 + 2 + 3 + 3));
   for (const VerbCall& call : step.calls) EXPECT_LE(call.begin_ms, call.end_ms);
 }
 
