@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ops/backend.h"
+#include "tool/timed_comm.h"
 #include "tool/verb_timeline.h"
 
 namespace octavo {
@@ -71,10 +72,12 @@ class TimedOps final : public Ops {
 class TimedBackend final : public Backend {
  public:
   TimedBackend(std::unique_ptr<Backend> inner, VerbTimeline& timeline)
-      : inner_(std::move(inner)), ops_(inner_->ops(), inner_->device(), timeline) {}
+      : inner_(std::move(inner)),
+        ops_(inner_->ops(), inner_->device(), timeline),
+        comm_(inner_->comm(), inner_->device(), timeline) {}
   Device& device() override { return inner_->device(); }
   Ops& ops() override { return ops_; }
-  Comm& comm() override { return inner_->comm(); }
+  Comm& comm() override { return comm_; }
   Status supports(const AttentionShape& shape) const override { return inner_->supports(shape); }
   Status supports_states() const override { return inner_->supports_states(); }
   Status supports_compute(DType compute) const override { return inner_->supports_compute(compute); }
@@ -85,6 +88,7 @@ class TimedBackend final : public Backend {
  private:
   std::unique_ptr<Backend> inner_;
   TimedOps ops_;
+  TimedComm comm_;
 };
 
 }  // namespace octavo

@@ -47,7 +47,9 @@ class RanksTest(ProgramTest):
         measured = self.assert_succeeds(octavo("bench", "latency", self.model, "--num-iters", 1, *short))
         self.assertIn("2 ranks of ", measured.err)
         self.assert_succeeds(octavo("bench", "throughput", self.model, "--num-prompts", 2, *short))
-        self.assert_succeeds(octavo("bench", "verbs", self.model, "--num-iters", 1, *short))
+        verbs = self.assert_succeeds(octavo("bench", "verbs", self.model, "--num-iters", 1, *short)).text
+        self.assertRegex(verbs, r"all_reduce +7 ")  # the embedding, and attention and MLP of 3 layers
+        self.assertRegex(verbs, r"all_gather_columns +1 ")
 
     def test_serve_answers_alike_and_stops(self):
         answers = []
