@@ -114,6 +114,18 @@ TEST(Capacity, AStepThatFindsNoMemoryEndsRequestsWithOneSentence) {
   EXPECT_EQ(next.error().kind(), ErrorKind::unavailable);
 }
 
+TEST(Capacity, TheProcessorTakesShorterStepsThanACard) {
+  for (const bool dedicated : {true, false}) {
+    const Card card(1 << 10);
+    card.backend->device().dedicated = dedicated;
+    EngineConfig config = automatic(0.9f);
+    config.max_num_batched_tokens.reset();
+    const auto engine = Engine::create(config, card.loaded);
+    ASSERT_TRUE(engine) << engine.error().message();
+    EXPECT_EQ((*engine)->facts().max_num_batched_tokens, dedicated ? 2048 : 512);
+  }
+}
+
 TEST(Capacity, MemoryOfTheHostIsNotFilled) {
   const Card card(1 << 10);
   card.backend->device().dedicated = false;

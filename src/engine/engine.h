@@ -41,7 +41,9 @@ struct EngineConfig {
       kv_cache_bytes;                   // --kv-cache-memory-bytes; auto: enough for max_num_seqs or what is there
   float gpu_memory_utilization = 0.9f;  // share of a device's own memory that this process may use
   bool fill_memory = true;              // auto takes that share whole; otherwise enough for max_num_seqs
-  int max_num_batched_tokens = 2048;
+  // Tokens of one step; absent: 2048 where a device computes, and 512 where the processor does: its steps take longer,
+  // larger ones are no faster a token, and running streams wait for each.
+  std::optional<int> max_num_batched_tokens;
   int max_num_seqs = 64;
   int long_prefill_token_threshold = 0;  // tokens of one prompt in a step; 0: as many as the step has
   double max_itl_ms = 0;  // --max-itl-ms: chunks of prompts are cut so that streams wait no longer; 0: no bound
@@ -64,6 +66,7 @@ struct EngineFacts {
   DType compute = DType::bf16;
   int max_model_len = 0;
   int page_size = 0;
+  int max_num_batched_tokens = 0;
   double max_itl_ms = 0;                // as EngineConfig's
   std::int64_t capacity_tokens = 0;     // tokens of full-lifetime layers that fit at once: the one number
   std::string capacity_derivation;      // "1,024 pages x 64 tokens = 65,536 tokens; 720.0 MiB = 65,536 x 11,520 bytes"

@@ -19,6 +19,9 @@ namespace {
 
 // Rows of logits beyond one a sequence that a step has memory for: prompt logprobs come in chunks of at least this.
 constexpr int kSpareRows = 64;
+// Of a step, where no flag says it: EngineConfig says why.
+constexpr int kTokensOfDevice = 2048;
+constexpr int kTokensOfProcessor = 512;
 constexpr std::int64_t kMostPositions = std::int64_t{1} << 24;  // of a sequence, as page tables are profiled
 
 // A damaged weight must not pass for an answer.
@@ -165,7 +168,7 @@ Result<std::vector<float>> LocalEngine::logits(const std::vector<std::int32_t>& 
     OCTAVO_TRY(const std::shared_ptr<Sequence> sequence, make_job(ids, decode_from, first_row));
     InboxItem item;
     item.sequences = {sequence};
-    item.needs_rows = std::min(config_.max_num_batched_tokens, sequence->size() - first_row);
+    item.needs_rows = std::min(facts_.max_num_batched_tokens, sequence->size() - first_row);
     OCTAVO_TRY(inbox_.put(std::move(item)));
     OCTAVO_TRY(sequence->job->wait());
     OCTAVO_TRY(check_finite(sequence->job->logits, spec().vocab, first_row));
@@ -182,7 +185,7 @@ Status check_config(const EngineConfig& config) {
                  std::to_string(most));
   };
   OCTAVO_TRY(check_count("--max-num-seqs", config.max_num_seqs, 1 << 16));
-  OCTAVO_TRY(check_count("--max-num-batched-tokens", config.max_num_batched_tokens, 1 << 20));
+  OCTAVO_TRY(check_count("--max-num-batched-tokens", *config.max_num_batched_tokens, 1 << 20));
   OCTAVO_TRY(check_count("the length of the queue", config.max_queued, 1 << 24));
   const bool power_of_two = config.page_size > 0 && (config.page_size & (config.page_size - 1)) == 0;
   if (!power_of_two || config.page_size < 8 || config.page_size > 1024)
@@ -190,13 +193,16 @@ Status check_config(const EngineConfig& config) {
   return {};
 }
 
-void log_choices(const EngineFacts& facts, const CacheLayout& layout, const MemoryPlan& plan) {
+void log_choices(const EngineFacts& facts, const CacheLayout& layout, const MemoryPlan& plan, bool skips_nothing) {
   for (const std::string& line : facts.kv_report) log::info("kv cache", {{"layers", line}});
   log::info("kv capacity", {{"tokens", facts.capacity_tokens}, {"derivation", facts.capacity_derivation}});
   log::info("context", {{"max_model_len", facts.max_model_len}, {"reason", plan.length_reason}});
   log::info("memory", {{"weight_bytes", facts.weight_bytes},
                        {"kv_cache_bytes", facts.kv_cache_bytes},
                        {"activation_bytes", facts.activation_bytes}});
+  if (skips_nothing)
+    log::info("flag has no effect", {{"flag", "--kv-cache-dtype-skip-layers"},
+                                     {"because", "without --kv-cache-dtype every layer keeps the compute dtype"}});
   if (layout.num_uncalibrated > 0)
     log::warn(
         "kv cache uncalibrated",
@@ -209,8 +215,8 @@ void log_choices(const EngineFacts& facts, const CacheLayout& layout, const Memo
 
 StepLimits step_limits(const EngineConfig& config, const CacheLayout& layout) {
   StepLimits limits;
-  limits.max_tokens = config.max_num_batched_tokens;
-  limits.max_seqs = std::min(config.max_num_seqs, config.max_num_batched_tokens);
+  limits.max_tokens = *config.max_num_batched_tokens;
+  limits.max_seqs = std::min(config.max_num_seqs, limits.max_tokens);
   limits.max_pages = 1;
   limits.max_rows = std::min(limits.max_tokens, config.max_num_seqs + kSpareRows);
   limits.page_size = config.page_size;
@@ -283,6 +289,7 @@ EngineFacts make_facts(const LoadedModel& loaded, const EngineConfig& config, co
   facts.compute = loaded.compute;
   facts.max_model_len = plan.max_model_len;
   facts.page_size = config.page_size;
+  facts.max_num_batched_tokens = *config.max_num_batched_tokens;
   facts.max_itl_ms = config.max_itl_ms;
   facts.num_ranks = static_cast<int>(loaded.ranks.size());
   facts.capacity_tokens = plan.capacity_tokens;
@@ -303,10 +310,12 @@ std::unique_ptr<RankThreads> start_threads(const std::vector<LoadedRank>& ranks)
   return std::make_unique<RankThreads>(std::move(comms));
 }
 
-Result<std::unique_ptr<Engine>> make_local_engine(std::shared_ptr<LoadedModel> shared, const EngineConfig& config) {
-  OCTAVO_TRY(check_config(config));
+Result<std::unique_ptr<Engine>> make_local_engine(std::shared_ptr<LoadedModel> shared, EngineConfig config) {
   LoadedModel& loaded = *shared;
-  const Backend& backend = *loaded.ranks.front().backend;
+  Backend& backend = *loaded.ranks.front().backend;
+  if (!config.max_num_batched_tokens)
+    config.max_num_batched_tokens = backend.device().memory().dedicated ? kTokensOfDevice : kTokensOfProcessor;
+  OCTAVO_TRY(check_config(config));
   const std::vector<KvScales> scales = loaded.ranks.front().model->kv_scales();
   OCTAVO_TRY(const CacheLayout layout, make_cache_layout({.spec = loaded.spec(),
                                                           .num_ranks = static_cast<int>(loaded.ranks.size()),
@@ -325,7 +334,7 @@ Result<std::unique_ptr<Engine>> make_local_engine(std::shared_ptr<LoadedModel> s
                                                .max_model_len = config.max_model_len,
                                                .kv_cache_bytes = config.kv_cache_bytes,
                                                .max_num_seqs = config.max_num_seqs,
-                                               .max_num_batched_tokens = config.max_num_batched_tokens,
+                                               .max_num_batched_tokens = *config.max_num_batched_tokens,
                                                .prefix_caching = config.prefix_caching,
                                                .available_bytes = room.bytes,
                                                .fill_reason = config.fill_memory ? room.derivation : ""},
@@ -335,7 +344,7 @@ Result<std::unique_ptr<Engine>> make_local_engine(std::shared_ptr<LoadedModel> s
   EngineFacts facts = make_facts(loaded, config, layout, plan);
   auto engine = std::make_unique<LocalEngine>(std::move(shared), config, std::move(facts));
   OCTAVO_TRY(engine->start(std::move(stores), layout.group_shapes, limits));
-  log_choices(engine->facts(), layout, plan);
+  log_choices(engine->facts(), layout, plan, config.kv_cache.automatic && !config.skip_layers.empty());
   return std::unique_ptr<Engine>(std::move(engine));
 }
 

@@ -40,6 +40,6 @@ struct LoadedModel {
 // The threads for these ranks, which stay where they are.
 std::unique_ptr<RankThreads> start_threads(const std::vector<LoadedRank>& ranks);
 
-Result<std::unique_ptr<Engine>> make_local_engine(std::shared_ptr<LoadedModel> loaded, const EngineConfig& config);
+Result<std::unique_ptr<Engine>> make_local_engine(std::shared_ptr<LoadedModel> loaded, EngineConfig config);
 
 }  // namespace octavo

@@ -92,7 +92,8 @@ Result<std::unique_ptr<Model>> make_deepseek(const FamilyInput& input) {
 }  // namespace
 
 Family deepseek_family() {
-  return {"deepseek_v3", {"DeepseekV3ForCausalLM", kNested}, "deepseek2", make_deepseek, deepseek_gguf_form()};
+  return {"deepseek_v3", "DeepSeek-V3, Kimi", {"DeepseekV3ForCausalLM", kNested},
+          "deepseek2",   make_deepseek,       deepseek_gguf_form()};
 }
 
 }  // namespace octavo

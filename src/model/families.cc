@@ -112,6 +112,18 @@ std::vector<Family> families() {
           gpt_oss_family(), gemma4_family(), deepseek_family()};
 }
 
+std::string families_markdown() {
+  std::string table = "| models | `architectures` in config.json | GGUF architecture |\n|---|---|---|\n";
+  for (const Family& family : families()) {
+    std::string names;
+    for (const std::string_view name : family.architectures)
+      names += (names.empty() ? "`" : ", `") + std::string(name) + "`";
+    const std::string gguf = family.gguf.empty() ? "none" : "`" + std::string(family.gguf) + "`";
+    table += "| " + std::string(family.models) + " | " + names + " | " + gguf + " |\n";
+  }
+  return table;
+}
+
 std::vector<std::string> supported_architectures() {
   std::vector<std::string> names;
   for (const Family& family : families()) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "model/family.h"
 #include "model/model.h"
 
 namespace octavo {
@@ -123,6 +124,14 @@ TEST_F(Families, ExpertsAreCountedUnderEitherName) {
     ASSERT_FALSE(cut);
     EXPECT_NE(cut.error().message().find("tensor parallel size 64 does not divide"), std::string::npos);
   }
+}
+
+TEST(ReadmeTable, NamesEveryFamily) {
+  const auto readme = read_file(std::string(OCTAVO_SOURCE_DIR) + "/README.md");
+  ASSERT_TRUE(readme);
+  EXPECT_NE(readme->find("\n" + families_markdown() + "\n"), std::string::npos)
+      << "README.md's table of models must be\n"
+      << families_markdown();
 }
 
 TEST_F(Families, GptOssSlidesInEveryOtherLayerAndEndsAsHarmonyDoes) {

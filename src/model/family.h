@@ -23,6 +23,7 @@ struct FamilyInput {
 
 struct Family {
   std::string_view name;
+  std::string_view models;  // what people call those that are read by it
   std::vector<std::string_view> architectures;  // config.json "architectures"
   std::string_view gguf;  // general.architecture, also the prefix of its keys; empty: no GGUF form
   Result<std::unique_ptr<Model>> (*make)(const FamilyInput& input);
@@ -31,6 +32,8 @@ struct Family {
 
 // All families, in the order in which they are listed to people. A new family is one file and one line there.
 std::vector<Family> families();
+// README's table of them.
+std::string families_markdown();
 
 Family llama_family();
 Family qwen3_family();

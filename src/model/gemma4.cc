@@ -296,7 +296,8 @@ Result<std::unique_ptr<Model>> make_gemma4(const FamilyInput& input) {
 }  // namespace
 
 Family gemma4_family() {
-  return {"gemma4", {"Gemma4ForConditionalGeneration", "Gemma4ForCausalLM"}, "gemma4", make_gemma4, gemma4_gguf_form()};
+  return {"gemma4", "Gemma 4",   {"Gemma4ForConditionalGeneration", "Gemma4ForCausalLM"},
+          "gemma4", make_gemma4, gemma4_gguf_form()};
 }
 
 }  // namespace octavo

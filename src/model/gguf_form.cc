@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -62,9 +63,10 @@ Status check_rope_width(const GgufFile& file, const std::string& prefix, const J
   OCTAVO_TRY(const auto width, file.find_number(prefix + "rope.dimension_count"));
   const double heads = config.at("num_attention_heads").get<double>();
   const double head_dim = config.value("head_dim", config.at("hidden_size").get<double>() / heads);
+  if (head_dim != std::trunc(head_dim)) return {};  // heads that do not divide are refused by their own name
   if (width && *width != head_dim)
-    return Error(prefix + "rope.dimension_count " + to_text(Json(*width)) + " differs from the head size " +
-                     to_text(Json(head_dim)) + ", which is not supported",
+    return Error(prefix + "rope.dimension_count " + std::to_string(std::llround(*width)) + " differs from the head size " +
+                     std::to_string(std::llround(head_dim)) + ", which is not supported",
                  ErrorKind::unsupported);
   return {};
 }
@@ -115,9 +117,14 @@ bool has_tensor(const GgufFile& file, std::string_view name) {
 
 }  // namespace
 
+// A whole one is shown as such in messages.
 Status copy_gguf_number(const GgufFile& file, const std::string& key, const char* name, Json& config) {
   OCTAVO_TRY(const auto value, file.find_number(key));
-  if (value) config[name] = *value;
+  if (!value) return {};
+  if (*value == std::trunc(*value) && std::fabs(*value) < 0x1p53)
+    config[name] = static_cast<std::int64_t>(*value);
+  else
+    config[name] = *value;
   return {};
 }
 

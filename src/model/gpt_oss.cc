@@ -83,6 +83,6 @@ Result<std::unique_ptr<Model>> make_gpt_oss(const FamilyInput& input) {
 
 }  // namespace
 
-Family gpt_oss_family() { return {"gpt_oss", {"GptOssForCausalLM"}, "gpt-oss", make_gpt_oss}; }
+Family gpt_oss_family() { return {"gpt_oss", "gpt-oss", {"GptOssForCausalLM"}, "gpt-oss", make_gpt_oss}; }
 
 }  // namespace octavo

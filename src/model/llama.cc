@@ -32,6 +32,6 @@ Result<std::unique_ptr<Model>> make_llama(const FamilyInput& input) {
 
 }  // namespace
 
-Family llama_family() { return {"llama", {"LlamaForCausalLM"}, "llama", make_llama}; }
+Family llama_family() { return {"llama", "Llama 3.x, SmolLM2", {"LlamaForCausalLM"}, "llama", make_llama}; }
 
 }  // namespace octavo

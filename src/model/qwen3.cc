@@ -21,6 +21,6 @@ Result<std::unique_ptr<Model>> make_qwen3(const FamilyInput& input) {
 
 }  // namespace
 
-Family qwen3_family() { return {"qwen3", {"Qwen3ForCausalLM"}, "qwen3", make_qwen3}; }
+Family qwen3_family() { return {"qwen3", "Qwen3", {"Qwen3ForCausalLM"}, "qwen3", make_qwen3}; }
 
 }  // namespace octavo

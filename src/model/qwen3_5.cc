@@ -96,6 +96,6 @@ Result<std::unique_ptr<Model>> make_qwen3_5(const FamilyInput& input) {
 
 }  // namespace
 
-Family qwen3_5_family() { return {"qwen3_5", {kWithTowers, "Qwen3_5ForCausalLM"}, "", make_qwen3_5}; }
+Family qwen3_5_family() { return {"qwen3_5", "Qwen3.5", {kWithTowers, "Qwen3_5ForCausalLM"}, "", make_qwen3_5}; }
 
 }  // namespace octavo

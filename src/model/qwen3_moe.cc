@@ -66,6 +66,8 @@ Result<std::unique_ptr<Model>> make_qwen3_moe(const FamilyInput& input) {
 
 }  // namespace
 
-Family qwen3_moe_family() { return {"qwen3_moe", {"Qwen3MoeForCausalLM"}, "qwen3moe", make_qwen3_moe}; }
+Family qwen3_moe_family() {
+  return {"qwen3_moe", "Qwen3 with experts", {"Qwen3MoeForCausalLM"}, "qwen3moe", make_qwen3_moe};
+}
 
 }  // namespace octavo

@@ -120,7 +120,6 @@ void write_engine(Page& page, const EngineStats& stats, const ServerGauges& gaug
   page.gauge("octavo:kv_pages_cached", "Pages of the cache kept for later requests.",
              static_cast<double>(stats.pages_cached));
   page.gauge("octavo:kv_pages_free", "Pages of the cache that hold nothing.", static_cast<double>(stats.pages_free));
-  if (stats.records_total == 0) return;
   page.gauge("octavo:state_records", "Records of recurrent states that there are.",
              static_cast<double>(stats.records_total));
   page.gauge("octavo:state_records_held", "Records of recurrent states held by requests.",

@@ -70,7 +70,7 @@ void print_start(const ServeConfig& config, const Service& service, const HttpSe
                         : "read as " + format_name(service.words.formats.reasoning));
   line("limits", std::to_string(config.engine.max_num_seqs) + " requests at once, " +
                      std::to_string(config.max_queued_requests) + " more wait, " +
-                     std::to_string(config.engine.max_num_batched_tokens) + " tokens a step");
+                     std::to_string(facts.max_num_batched_tokens) + " tokens a step");
   line("keys", service.access.guarded() ? "needed" : "none: whoever reaches the address may use it");
   line("address", http.describe());
   std::fputs(text.c_str(), stdout);

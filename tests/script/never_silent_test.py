@@ -44,6 +44,11 @@ class NeverSilentTest(ProgramTest):
                 self.assert_refuses(octavo("run", model, "-p", "hello", "--max-tokens", 4), "not finite")
                 self.assert_refuses(self.logits(model, self.folder / "out"), "not finite")
 
+    def test_layers_left_out_of_nothing(self):
+        done = octavo("run", self.model, "-p", "hello", "--max-tokens", 1, "--kv-cache-dtype-skip-layers", "0")
+        self.assertIn("--kv-cache-dtype-skip-layers", done.err)
+        self.assertIn("no effect", done.err)
+
     def test_half_a_pair_of_scales(self):
         model = checkpoints.make_checkpoint(self.folder / "scaled", "llama-fp8-tensor-kv")
         self.change_weights(model, lambda header, data: header.update(inv_freq=header.pop("model.layers.0.self_attn.k_scale")))
