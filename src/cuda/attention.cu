@@ -14,6 +14,9 @@ namespace {
 using portable::AttentionParams;
 using portable::Phase;
 
+constexpr std::int64_t kCachedBytes = std::int64_t{32} << 20;  // of the L2 cache, for pages
+constexpr std::int32_t kLongContext = 4096;                    // whose tiles several blocks may share
+
 Error unsupported(const std::string& sentence) { return Error(sentence, ErrorKind::unsupported); }
 
 const float* given_scales(const KvView& kv, int segment) {
@@ -21,6 +24,16 @@ const float* given_scales(const KvView& kv, int segment) {
   if (grain != KvGrain::tensor && grain != KvGrain::head) return nullptr;
   check(kv.scales[segment] != nullptr, "a scale of the cache was not delivered");
   return kv.scales[segment];
+}
+
+// As many KV heads as have their K and V in the L2 cache at once: of more, blocks would drive out what others want.
+std::int32_t heads_together(const AttentionArgs& args) {
+  const KvFormat& format = args.kv.format;
+  const std::int64_t bytes = std::int64_t{args.batch.max_context} * format.segments[0].width *
+                             (elem_bytes(format.segments[0].elem) + elem_bytes(format.segments[1].elem));
+  std::int32_t heads = format.segments[0].heads;
+  while (heads % 2 == 0 && heads * bytes > kCachedBytes) heads /= 2;
+  return heads;
 }
 
 AttentionParams params_of(const AttentionArgs& args, const PagePlan& plan, const RowLaunch& launch) {
@@ -61,6 +74,7 @@ AttentionParams params_of(const AttentionArgs& args, const PagePlan& plan, const
   p.q_heads = static_cast<std::int32_t>(q.size(1));
   p.kv_heads = format.segments[0].heads;
   p.group = p.q_heads / p.kv_heads;
+  p.heads_together = heads_together(args);
   p.plan = plan.view(*launch.row);
   return p;
 }
@@ -77,9 +91,16 @@ void launch_prefill(cudaStream_t stream, const RowLaunch& launch, const BatchVie
                     const AttentionParams& p) {
   const int tiles = plan.max_prefills(batch.num_tokens - batch.num_decodes, batch.num_seqs - batch.num_decodes,
                                       launch.row->tile_rows);
-  const dim3 grid = launch.row->stays ? dim3(std::min(p.kv_heads * tiles, plan.num_processors() * launch.blocks))
-                                      : dim3(p.kv_heads, tiles);
-  launch.row->kernel<<<grid, launch.row->threads, launch.shared_bytes, stream>>>(p);
+  const portable::KernelRow& row = *launch.row;
+  if (!row.stays) return row.kernel<<<dim3(p.kv_heads, tiles), row.threads, launch.shared_bytes, stream>>>(p);
+  int blocks = plan.num_processors() * launch.blocks;
+  AttentionParams of_long = p;
+  if (batch.max_context < kLongContext) {
+    blocks = std::min(blocks, p.kv_heads * tiles);
+    of_long.plan.pieces = nullptr;
+  }
+  row.kernel<<<blocks, row.threads, launch.shared_bytes, stream>>>(of_long);
+  if (of_long.plan.pieces != nullptr) row.join<<<blocks, row.join_threads, 0, stream>>>(of_long, blocks);
 }
 
 }  // namespace

@@ -9,6 +9,8 @@ namespace octavo::cuda {
 
 constexpr int kMaxSplits = 32;
 constexpr int kDecodeRows = 16;
+constexpr int kMaxPieces = 8;     // of the pages of a prefill's tile of rows, where several blocks share them
+constexpr int kPieceRounds = 3;   // so many times the blocks of a launch have pieces at most
 constexpr int kMaxTileSizes = 2;  // of tiles of rows, among the kernels of one head size
 
 struct alignas(16) DecodeItem {
@@ -32,6 +34,7 @@ struct PlanView {
   float2* partial_sums = nullptr;        // [seq, split, q_head]: maximum, sum
   std::uint32_t* arrivals = nullptr;     // [seq, kv_head, tile of rows], zero between launches
   std::uint32_t* tickets = nullptr;      // tiles drawn, blocks that found none; zero between launches
+  float* pieces = nullptr;  // [kPieceRounds * blocks, piece_floats of the row], where partial is; null: none are cut
 };
 
 }  // namespace octavo::cuda

@@ -218,7 +218,11 @@ Status PagePlan::reserve(Device& device) {
   OCTAVO_TRY(allocate(device, decodes_, seqs * kMaxSplits * sizeof(DecodeItem)));
   OCTAVO_TRY(allocate(device, prefills_, tiles * sizeof(PrefillItem)));
   OCTAVO_TRY(allocate(device, counts_, kMaxTileSizes * 2 * sizeof(std::int32_t)));
-  OCTAVO_TRY(allocate(device, partial_, partials * static_cast<std::size_t>(image_width(width_)) * sizeof(float)));
+  std::size_t floats = partials * static_cast<std::size_t>(image_width(width_));
+  const std::size_t pieces = kPieceRounds * static_cast<std::size_t>(num_processors_);
+  for (const RowLaunch& launch : launches_)
+    floats = std::max(floats, pieces * static_cast<std::size_t>(launch.row->piece_floats * launch.blocks));
+  OCTAVO_TRY(allocate(device, partial_, floats * sizeof(float)));
   OCTAVO_TRY(allocate(device, partial_sums_, partials * sizeof(float2)));
   OCTAVO_TRY(allocate(device, arrivals_, (seqs * heads + 2) * sizeof(std::uint32_t)));
   device.fill_zero(arrivals_.data(), arrivals_.size());
@@ -254,7 +258,8 @@ PlanView PagePlan::view(const portable::KernelRow& row) const {
           .partial = reinterpret_cast<float*>(partial_.data()),
           .partial_sums = reinterpret_cast<float2*>(partial_sums_.data()),
           .arrivals = reinterpret_cast<std::uint32_t*>(arrivals_.data()),
-          .tickets = reinterpret_cast<std::uint32_t*>(arrivals_.data()) + std::size_t(max_seqs_) * q_heads_};
+          .tickets = reinterpret_cast<std::uint32_t*>(arrivals_.data()) + std::size_t(max_seqs_) * q_heads_,
+          .pieces = row.piece_floats > 0 ? reinterpret_cast<float*>(partial_.data()) : nullptr};
 }
 
 }  // namespace octavo::cuda

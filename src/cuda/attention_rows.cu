@@ -124,7 +124,9 @@ Result<std::vector<RowLaunch>> ready_rows(const AttentionShape& shape, bool dete
             cudaSuccess &&
         cudaOccupancyMaxActiveBlocksPerMultiprocessor(&launch.blocks, row->kernel, row->threads,
                                                       static_cast<std::size_t>(launch.shared_bytes)) == cudaSuccess;
-    if (!ready || launch.blocks == 0)
+    cudaFuncAttributes loaded;  // a kernel is loaded when it is first asked for, and recordings do not allow that
+    if (!ready || launch.blocks == 0 ||
+        (row->join != nullptr && cudaFuncGetAttributes(&loaded, row->join) != cudaSuccess))
       return Error("kernel " + std::string(row->name) + " cannot be launched on this GPU: use --device cpu",
                    ErrorKind::unavailable);
     launches.push_back(launch);

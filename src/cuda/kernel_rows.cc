@@ -80,6 +80,8 @@ Status fits(const KernelRow& row, const KernelWork& work) {
   const bool serves = row.max_tokens == 0 ? tokens > kMaxFewRows : tokens == row.max_tokens;
   if (!one || !serves) return wrong_shape(row);
   const std::string kind = "linear." + std::string(few_rows_kind(tokens, linear.weight.parts[0])) + ".";
+  if (row.max_tokens > 1 && row.weight == DType::bf16)
+    return Error("the library serves several rows of bf16", ErrorKind::unsupported);
   if (row.max_tokens > 0 && !row.name.starts_with(kind))
     return Error("another kind of kernel for few rows serves its shape", ErrorKind::unsupported);
   return {};

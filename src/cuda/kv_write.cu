@@ -7,6 +7,9 @@ namespace octavo::cuda {
 
 namespace {
 
+constexpr int kMostHeads = 8;  // of a block
+constexpr int kBlocks = 1024;  // of queries, that keep every multiprocessor at work
+
 WriteRows rows_of(const Tensor& x, const NormRule* norm) {
   check(x.dtype() == DType::bf16 && x.stride(2) == 1, "the cache's writer reads bfloat16 rows");
   check(x.stride(0) % 8 == 0 && x.stride(1) % 8 == 0 && reinterpret_cast<std::uintptr_t>(x.raw()) % 16 == 0,
@@ -101,7 +104,10 @@ void kv_write(cudaStream_t stream, const KvWriteArgs& args) {
   put_query(args, p);
   if (!args.k.empty()) put_cache(args, p);
   if (p.tokens == 0) return;
-  const dim3 grid((p.tokens + kWriteRows - 1) / kWriteRows, p.q_heads + 2 * p.kv_heads);
+  const int token_blocks = (p.tokens + kWriteRows - 1) / kWriteRows;
+  while (p.block_heads < kMostHeads && token_blocks * p.q_heads / (2 * p.block_heads) >= kBlocks) p.block_heads *= 2;
+  const auto blocks_of = [&](int heads) { return (heads + p.block_heads - 1) / p.block_heads; };
+  const dim3 grid(token_blocks, blocks_of(p.q_heads) + blocks_of(p.kv_heads) + p.kv_heads);
   switch (image_width(p.width)) {
     case 64:
       return launch_early(stream, grid, kWriteThreads, 0, kv_write_kernel<2>, p);

@@ -1,8 +1,11 @@
-// The device side of kv_write. A block takes 16 token rows of one head of q, k or v; a warp prepares a row at a time in
-// registers (kWide numbers a lane, neighbours), in the order norm, rope, rotation, then codes.
+// The device side of kv_write. A block takes 16 token rows of some heads of q or k, or of one of v; a warp prepares a
+// row at a time in registers (kWide numbers a lane, neighbours), in the order norm, rope, rotation, then codes. The
+// angles of a token serve all heads of its block, whose rows are asked for some at once.
 //
 // V in 8 bits is collected in shared memory and leaves in pieces of 16 tokens where the rows fill such a piece.
 #pragma once
+
+#include <cuda_fp8.h>
 
 #include "cuda/early_start.cuh"
 #include "cuda/kv_write_row.cuh"
@@ -15,6 +18,19 @@ struct WriteNotice {
   std::uint32_t saturated = 0;
   float amax = 0.0f;
 };
+
+// encode8() for two numbers.
+__device__ inline void encode_two(KvElem elem, float a, float b, std::uint8_t* codes) {
+#if __CUDA_ARCH__ >= 890
+  const __nv_fp8x2_storage_t two =
+      __nv_cvt_float2_to_fp8x2(make_float2(a, b), __NV_SATFINITE, elem == KvElem::e5m2 ? __NV_E5M2 : __NV_E4M3);
+  codes[0] = static_cast<std::uint8_t>(two & 0xFF);
+  codes[1] = static_cast<std::uint8_t>(two >> 8);
+#else
+  codes[0] = encode8(elem, a);
+  codes[1] = encode8(elem, b);
+#endif
+}
 
 template <int kWide>
 __device__ void encode_write_row(KvElem elem, float scale, const float (&x)[kWide], bool counted, std::uint8_t* codes,
@@ -34,12 +50,18 @@ __device__ void encode_write_row(KvElem elem, float scale, const float (&x)[kWid
     }
     if (threadIdx.x % 32 == 0) *scale_to = bits;
   } else {
+    const float most = max_value(elem);
+    float scaled[kWide];
 #pragma unroll
-    for (int i = 0; i < kWide; ++i) {
-      const float scaled = __fdiv_rn(x[i], scale);
-      codes[i] = encode8(elem, scaled);
-      saturated += fabsf(scaled) > max_value(elem);
+    for (int i = 0; i < kWide; ++i) scaled[i] = x[i];
+    if (scale != 1.0f) {
+#pragma unroll
+      for (float& number : scaled) number = __fdiv_rn(number, scale);
     }
+#pragma unroll
+    for (int i = 0; i < kWide; ++i) saturated += fabsf(scaled[i]) > most;
+#pragma unroll
+    for (int i = 0; i < kWide; i += 2) encode_two(elem, scaled[i], scaled[i + 1], codes + i);
   }
   if (counted) notice.saturated += saturated;
 }
@@ -102,6 +124,15 @@ __device__ void clear_rest_of_page(const WriteParams& p, WriteShared<kWide>& sha
   __syncthreads();
 }
 
+// Of all pages that rows of this block begin: lanes look at a row each.
+template <int kWide>
+__device__ void clear_begun_pages(const WriteParams& p, WriteShared<kWide>& shared, int first, int rows, int head) {
+  const int lane = threadIdx.x % 32;
+  const int slot = lane < rows ? p.slots[first + lane] : 0;
+  unsigned begun = __ballot_sync(~0u, slot >= kPageTokens && slot % kPageTokens == 0);
+  for (; begun != 0; begun &= begun - 1) clear_rest_of_page<kWide>(p, shared, first + __ffs(begun) - 1, head);
+}
+
 template <int kWide>
 __device__ void store_transposed(const WriteParams& p, const WriteShared<kWide>& shared, int first, int rows,
                                  int head) {
@@ -133,10 +164,7 @@ __device__ void store_transposed(const WriteParams& p, const WriteShared<kWide>&
 }
 
 template <int kWide>
-__device__ void write_query_row(const WriteParams& p, float* row, int token, int head) {
-  float x[kWide];
-  load_write_row<kWide>(p.q, p.width, token, head, x);
-  if (p.pairs > 0) turn_write_row<kWide>(p, token, row, x);
+__device__ void write_query_row(const WriteParams& p, int token, int head, float (&x)[kWide]) {
   if (p.rotation_block > 1) rotate_write_row<kWide>(p.rotation_block, p.rotation_norm, x);
   if (!has_numbers<kWide>(p.width)) return;
   __nv_bfloat16* to = p.query + token * p.query_token_stride + head * p.query_head_stride + threadIdx.x % 32 * kWide;
@@ -144,13 +172,10 @@ __device__ void write_query_row(const WriteParams& p, float* row, int token, int
   for (int i = 0; i < kWide; i += 2) *reinterpret_cast<__nv_bfloat162*>(to + i) = __floats2bfloat162_rn(x[i], x[i + 1]);
 }
 
-// One row of K or V; V in 8 bits stops in shared.codes.
+// One row of K, turned, or of V; V in 8 bits stops in shared.codes.
 template <int kWide>
 __device__ void write_cache_row(const WriteParams& p, WriteShared<kWide>& shared, bool key, int token, int row,
-                                int head, WriteNotice& notice) {
-  float x[kWide];
-  load_write_row<kWide>(key ? p.k : p.v, p.width, token, head, x);
-  if (key && p.pairs > 0) turn_write_row<kWide>(p, token, shared.rows[threadIdx.x / 32], x);
+                                int head, float (&x)[kWide], WriteNotice& notice) {
   if (key && p.rotation_block > 1) rotate_write_row<kWide>(p.rotation_block, p.rotation_norm, x);
   const int slot = p.slots[token];
   if (slot < 0 || slot / kPageTokens >= p.num_pages) __trap();
@@ -176,6 +201,35 @@ __device__ void write_cache_row(const WriteParams& p, WriteShared<kWide>& shared
   for (int i = 0; i < kWide; ++i) shared.codes[row][threadIdx.x % 32 * kWide + i] = codes[i];
 }
 
+// Rows of q or k that this warp takes: visit(row, head, x) gets each turned.
+template <int kWide, class Visit>
+__device__ void for_turned_rows(const WriteParams& p, WriteShared<kWide>& shared, const WriteRows& from, int first,
+                                int rows, int first_head, int end_head, const Visit& visit) {
+  constexpr int kAhead = kWide <= 4 ? 4 : kWide == 8 ? 2 : 1;
+  const int warp = threadIdx.x / 32;
+  StoredRow<kWide> stored[kAhead];
+  const auto ask = [&](StoredRow<kWide>& to, int row, int head) {
+    for (; head >= end_head; head += first_head - end_head) row += kWriteWarps;
+    if (row < rows && head < end_head) to.ask(from, p.width, first + row, head);
+  };
+#pragma unroll
+  for (int i = 0; i < kAhead; ++i) ask(stored[i], warp, first_head + i);
+#pragma unroll 1
+  for (int row = warp; row < rows; row += kWriteWarps) {
+    const WriteTurn<kWide> turn(p, first + row);
+#pragma unroll 1
+    for (int head = first_head; head < end_head; ++head) {
+      float x[kWide];
+      read_write_row<kWide>(stored[0], from, p.width, x);
+#pragma unroll
+      for (int i = 0; i + 1 < kAhead; ++i) stored[i] = stored[i + 1];
+      ask(stored[kAhead - 1], row, head + kAhead);
+      turn.apply(p, shared.rows[warp], x);
+      visit(row, head, x);
+    }
+  }
+}
+
 template <int kWide>
 __device__ void count_writes(const WriteParams& p, WriteShared<kWide>& shared, bool key, int first, int rows, int head,
                              const WriteNotice& notice) {
@@ -199,34 +253,53 @@ __device__ void count_writes(const WriteParams& p, WriteShared<kWide>& shared, b
 }
 
 template <int kWide>
-__global__ void __launch_bounds__(kWriteThreads, kWide <= 4 ? 4 : 2)
+__global__ void __launch_bounds__(kWriteThreads, kWide <= 4   ? 4
+                                                 : kWide == 8 ? 2
+                                                              : 1)
     kv_write_kernel(const __grid_constant__ WriteParams p) {
   __shared__ WriteShared<kWide> shared;
   // In this order: the blocks of attention would settle where the projection's have ended, not evenly.
   wait_for_kernels_before();
   let_next_start();
-  const int warp = threadIdx.x / 32;
   const int first = blockIdx.x * kWriteRows;
   const int rows = min(kWriteRows, p.tokens - first);
-  int head = blockIdx.y;
-  if (head < p.q_heads) {
-    for (int row = warp; row < rows; row += kWriteWarps)
-      write_query_row<kWide>(p, shared.rows[warp], first + row, head);
+  const int query_blocks = (p.q_heads + p.block_heads - 1) / p.block_heads;
+  const int key_blocks = (p.kv_heads + p.block_heads - 1) / p.block_heads;
+  int part = blockIdx.y;
+  if (part < query_blocks) {
+    const int head = part * p.block_heads;
+    for_turned_rows<kWide>(p, shared, p.q, first, rows, head, min(head + p.block_heads, p.q_heads),
+                           [&](int row, int at, float(&x)[kWide]) { write_query_row<kWide>(p, first + row, at, x); });
     return;
   }
-  head -= p.q_heads;
-  const bool key = head < p.kv_heads;
-  if (!key) head -= p.kv_heads;
+  part -= query_blocks;
+  const bool key = part < key_blocks;
+  const int head = key ? part * p.block_heads : part - key_blocks;
   if (threadIdx.x == 0) shared.saturated = shared.amax = 0;
   __syncthreads();
-  if (!key) {
-    for (int row = 0; row < rows; ++row)
-      if (p.slots[first + row] >= kPageTokens && p.slots[first + row] % kPageTokens == 0)
-        clear_rest_of_page<kWide>(p, shared, first + row, head);
-  }
   WriteNotice notice;
-  for (int row = warp; row < rows; row += kWriteWarps)
-    write_cache_row<kWide>(p, shared, key, first + row, row, head, notice);
+  if (key) {
+    for_turned_rows<kWide>(p, shared, p.k, first, rows, head, min(head + p.block_heads, p.kv_heads),
+                           [&](int row, int at, float(&x)[kWide]) {
+                             write_cache_row<kWide>(p, shared, true, first + row, row, at, x, notice);
+                           });
+  } else {
+    constexpr int kEach = kWriteRows / kWriteWarps;
+    StoredRow<kWide> stored[kEach];
+#pragma unroll
+    for (int i = 0; i < kEach; ++i)
+      if (const int row = threadIdx.x / 32 + i * kWriteWarps; row < rows)
+        stored[i].ask(p.v, p.width, first + row, head);
+    clear_begun_pages<kWide>(p, shared, first, rows, head);
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int row = threadIdx.x / 32 + i * kWriteWarps;
+      if (row >= rows) break;
+      float x[kWide];
+      read_write_row<kWide>(stored[i], p.v, p.width, x);
+      write_cache_row<kWide>(p, shared, false, first + row, row, head, x, notice);
+    }
+  }
   __syncthreads();
   if (!key && p.layout.value_bytes == 1) store_transposed<kWide>(p, shared, first, rows, head);
   count_writes<kWide>(p, shared, key, first, rows, head, notice);

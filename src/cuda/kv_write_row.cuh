@@ -31,6 +31,7 @@ struct WriteParams {
   std::int32_t tokens = 0;
   std::int32_t q_heads = 0;
   std::int32_t kv_heads = 0;
+  std::int32_t block_heads = 1;  // of q or k, that a block takes; of v one
   const float* inv_freq = nullptr;
   std::int32_t pairs = 0;
   float rope_factor = 1.0f;
@@ -68,20 +69,29 @@ __device__ bool has_numbers(int width) {
   return static_cast<int>(threadIdx.x) % 32 * kWide < width;
 }
 
+// A lane's numbers as they were stored: asked for before the rows before are through.
 template <int kWide>
-__device__ void load_write_row(const WriteRows& rows, int width, int token, int head, float (&x)[kWide]) {
-  const int lane = threadIdx.x % 32;
-  const bool there = has_numbers<kWide>(width);
-  const __nv_bfloat16* from = rows.data + token * rows.token_stride + head * rows.head_stride + lane * kWide;
+struct StoredRow {
   using Piece = std::conditional_t<kWide == 2, std::uint32_t, std::conditional_t<kWide == 4, uint2, uint4>>;
-  constexpr int kPiece = sizeof(Piece) / 2;
+  static constexpr int kPiece = sizeof(Piece) / 2;
+  Piece pieces[kWide / kPiece];
+
+  __device__ void ask(const WriteRows& rows, int width, int token, int head) {
+    const bool there = has_numbers<kWide>(width);
+    const __nv_bfloat16* from =
+        rows.data + token * rows.token_stride + head * rows.head_stride + threadIdx.x % 32 * kWide;
 #pragma unroll
-  for (int i = 0; i < kWide; i += kPiece) {
-    const Piece piece = there ? *reinterpret_cast<const Piece*>(from + i) : Piece{};
-    const auto* numbers = reinterpret_cast<const __nv_bfloat16*>(&piece);
-#pragma unroll
-    for (int j = 0; j < kPiece; ++j) x[i + j] = __bfloat162float(numbers[j]);
+    for (int i = 0; i < kWide / kPiece; ++i) pieces[i] = there ? reinterpret_cast<const Piece*>(from)[i] : Piece{};
   }
+};
+
+// Its numbers in float32, normed where the family has it.
+template <int kWide>
+__device__ void read_write_row(const StoredRow<kWide>& stored, const WriteRows& rows, int width, float (&x)[kWide]) {
+  const int lane = threadIdx.x % 32;
+  const auto* numbers = reinterpret_cast<const __nv_bfloat16*>(stored.pieces);
+#pragma unroll
+  for (int i = 0; i < kWide; ++i) x[i] = __bfloat162float(numbers[i]);
   if (!rows.normed) return;
   float squares = 0.0f;
 #pragma unroll
@@ -89,50 +99,85 @@ __device__ void load_write_row(const WriteRows& rows, int width, int token, int 
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) squares += __shfl_xor_sync(~0u, squares, step);
   const float factor = 1.0f / sqrtf(squares / width + rows.norm_eps);
+  const bool weighted = rows.norm_weight != nullptr && has_numbers<kWide>(width);
 #pragma unroll
   for (int i = 0; i < kWide; ++i) {
     x[i] *= factor;
-    if (rows.norm_weight != nullptr && there) x[i] *= rows.norm_weight[lane * kWide + i] + rows.norm_offset;
+    if (weighted) x[i] *= rows.norm_weight[lane * kWide + i] + rows.norm_offset;
   }
 }
 
-// Members of a pair lie in other lanes, so the row goes through shared memory. Products and sums are rounded one by
-// one, as the processor's paths do it.
+// The angles of a token's position, for all heads of a row. Where the halves of whole heads are turned, a lane's
+// numbers meet those of one other lane, and it holds the angles of its own. Otherwise members of a pair lie anywhere,
+// and the row goes through shared memory. Products and sums are rounded one by one, as the processor's paths do it.
 template <int kWide>
-__device__ void turn_write_row(const WriteParams& p, int token, float* row, float (&x)[kWide]) {
-  constexpr int kPairs = (kWide + 1) / 2;  // a lane's share of at most 16 * kWide pairs
-  const int lane = threadIdx.x % 32;
+class WriteTurn {
+ public:
+  __device__ WriteTurn(const WriteParams& p, int token) : halves_(!p.interleaved && 2 * p.pairs == 32 * kWide) {
+    if (p.pairs == 0) return;
+    const float position = static_cast<float>(p.positions[token]);
 #pragma unroll
-  for (int i = 0; i < kWide; ++i) row[lane * kWide + i] = x[i];
-  __syncwarp();
-  const float position = static_cast<float>(p.positions[token]);
-  float first[kPairs], second[kPairs];
-#pragma unroll
-  for (int i = 0; i < kPairs; ++i) {
-    const int pair = lane + 32 * i;
-    if (pair >= p.pairs) continue;
-    float sine, cosine;
-    sincosf(__fmul_rn(position, p.inv_freq[pair]), &sine, &cosine);
-    sine = __fmul_rn(sine, p.rope_factor);
-    cosine = __fmul_rn(cosine, p.rope_factor);
-    const float a = row[p.interleaved ? 2 * pair : pair];
-    const float b = row[p.interleaved ? 2 * pair + 1 : pair + p.pairs];
-    first[i] = __fsub_rn(__fmul_rn(a, cosine), __fmul_rn(b, sine));
-    second[i] = __fadd_rn(__fmul_rn(b, cosine), __fmul_rn(a, sine));
+    for (int i = 0; i < kWide; ++i) {
+      if (!halves_ && i >= kPairs) break;
+      const int pair = halves_ ? threadIdx.x % 16 * kWide + i : pair_of(i);
+      if (pair >= p.pairs) continue;
+      sincosf(__fmul_rn(position, p.inv_freq[pair]), &sine_[i], &cosine_[i]);
+      sine_[i] = __fmul_rn(sine_[i], p.rope_factor);
+      cosine_[i] = __fmul_rn(cosine_[i], p.rope_factor);
+    }
   }
-  __syncwarp();
-#pragma unroll
-  for (int i = 0; i < kPairs; ++i) {
-    const int pair = lane + 32 * i;
-    if (pair >= p.pairs) continue;
-    row[pair] = first[i];
-    row[pair + p.pairs] = second[i];
+
+  __device__ void apply(const WriteParams& p, float* row, float (&x)[kWide]) const {
+    if (p.pairs == 0) return;
+    halves_ ? apply_to_halves(x) : apply_through(p, row, x);
   }
-  __syncwarp();
+
+ private:
+  static constexpr int kPairs = (kWide + 1) / 2;  // a lane's share of at most 16 * kWide pairs
+  __device__ static int pair_of(int i) { return static_cast<int>(threadIdx.x) % 32 + 32 * i; }
+
+  __device__ void apply_to_halves(float (&x)[kWide]) const {
+    const bool second = threadIdx.x % 32 >= 16;
 #pragma unroll
-  for (int i = 0; i < kWide; ++i) x[i] = row[lane * kWide + i];
-  __syncwarp();
-}
+    for (int i = 0; i < kWide; ++i) {
+      const float other = __fmul_rn(__shfl_xor_sync(~0u, x[i], 16), sine_[i]);
+      const float own = __fmul_rn(x[i], cosine_[i]);
+      x[i] = second ? __fadd_rn(own, other) : __fsub_rn(own, other);
+    }
+  }
+
+  __device__ void apply_through(const WriteParams& p, float* row, float (&x)[kWide]) const {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < kWide; ++i) row[lane * kWide + i] = x[i];
+    __syncwarp();
+    float first[kPairs], second[kPairs];
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+      const int pair = pair_of(i);
+      if (pair >= p.pairs) continue;
+      const float a = row[p.interleaved ? 2 * pair : pair];
+      const float b = row[p.interleaved ? 2 * pair + 1 : pair + p.pairs];
+      first[i] = __fsub_rn(__fmul_rn(a, cosine_[i]), __fmul_rn(b, sine_[i]));
+      second[i] = __fadd_rn(__fmul_rn(b, cosine_[i]), __fmul_rn(a, sine_[i]));
+    }
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+      const int pair = pair_of(i);
+      if (pair >= p.pairs) continue;
+      row[pair] = first[i];
+      row[pair + p.pairs] = second[i];
+    }
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < kWide; ++i) x[i] = row[lane * kWide + i];
+    __syncwarp();
+  }
+
+  bool halves_;
+  float cosine_[kWide] = {}, sine_[kWide] = {};
+};
 
 // hadamard() of kv/codec.h: the same sums in the same order. A block is at least 16 numbers, so whole lanes.
 template <int kWide>

@@ -37,6 +37,14 @@ bool continues(const WeightPart& before, const WeightPart& part) {
          (part.grain != ScaleGrain::block || before.values.size(0) % part.block_rows == 0);
 }
 
+// Whether the library is faster than kernels for few rows, which is so for several rows of bfloat16 that it takes as
+// they are.
+bool is_for_library(std::int64_t rows, std::span<const WeightPart> parts) {
+  return rows > 1 && std::all_of(parts.begin(), parts.end(), [](const WeightPart& part) {
+           return plain_bf16(part) && is_aligned(part.values, 16);
+         });
+}
+
 ScaleSource scale_source(const WeightPart& part) {
   const bool blocks = part.grain == ScaleGrain::block;
   return {.from = part.scale.data<float>(),
@@ -82,13 +90,17 @@ void Linear::run(cudaStream_t stream, const LinearArgs& args) {
                     (args.bias.empty() || args.bias.size(0) == args.weight.out),
                 "shapes of linear");
   if (tokens == 0) return;
-  if (!deterministic_ && takes_few_rows(args.x)) return run_few(stream, args);
+  const bool few = !deterministic_ && takes_few_rows(args.x);
+  if (few && !is_for_library(tokens, args.weight.parts)) return run_few(stream, args);
   std::int64_t column = 0;
   for (const Stack& stack : stacks(args.weight.parts)) {
     const std::int64_t rows = stack.values.size(0);
     const Work work{stream, args.x, stack, args.bias.empty() ? Tensor() : args.bias.rows(column, rows),
                     args.out.columns(column, rows)};
-    if (!run_fp8(work) && !run_bf16(work)) any_rows(stream, {work.x, stack.parts, work.bias, work.out});
+    if (!run_fp8(work) && !run_bf16(work)) {
+      const RowsProduct product{work.x, stack.parts, work.bias, work.out};
+      few ? few_rows(stream, product) : any_rows(stream, product);
+    }
     column += rows;
   }
 }

@@ -1,7 +1,8 @@
 // rms_norm and add_rms_norm: a block a row, which its threads hold in registers between the sum and the result. Rows
 // that are aligned go four numbers at a time with as many threads as that keeps busy: alone, a row's time is that of
 // its loads. In a step these kernels stand between products, so they start early, and ask for their first weights
-// before the kernel before has ended.
+// before the kernel before has ended. Of many rows a thread takes the work of four, so that more rows are on their way
+// at once; sums keep their order.
 #include <algorithm>
 
 #include "cuda/early_start.cuh"
@@ -16,6 +17,8 @@ namespace {
 constexpr int kMaxThreads = 1024;
 // Packs of a row that a thread holds. Those of usual rows leave registers for what the multiprocessor still does.
 constexpr int kFewPacks = 2, kMostPacks = 4;
+constexpr int kManyRows = 512;
+constexpr int kManySlots = 4;  // threads of a row whose work one does then
 
 struct Norm {
   const float* weight = nullptr;  // f32 [n] or null
@@ -32,13 +35,38 @@ Norm norm_of(const NormRule& rule, std::int64_t n, int numbers) {
   return {floats(rule.weight), rule.eps, rule.weight_offset, rule.rounded_first, n};
 }
 
-// A thread's places in a row, pack k being a block's width behind the one before: visit is called with k and the place.
-template <int kPacks, int N, class Visit>
-__device__ void for_packs(std::int64_t n, const Visit& visit) {
-  const int stride = static_cast<int>(blockDim.x) * N;
+// The packs of a row that the threads of its block hold: those of `threads` threads, of which one may stand for
+// several. Pack k of a thread is a row of threads behind the one before: visit is called with the slot, k and the
+// place.
+template <int kSlots, int kPacks, int N, class Visit>
+__device__ void for_packs(std::int64_t n, int threads, const Visit& visit) {
 #pragma unroll
-  for (int k = 0; k < kPacks; ++k)
-    if (const std::int64_t i = static_cast<int>(threadIdx.x) * N + k * stride; i < n) visit(k, i);
+  for (int slot = 0; slot < kSlots; ++slot) {
+    const int thread = static_cast<int>(threadIdx.x + slot * blockDim.x);
+    if (kSlots > 1 && thread >= threads) continue;
+#pragma unroll
+    for (int k = 0; k < kPacks; ++k)
+      if (const std::int64_t i = (thread + k * threads) * N; i < n) visit(slot, k, i);
+  }
+}
+
+// The sum over all threads, each with those it stands for: over warps as they would be without.
+template <int kSlots>
+__device__ float sum_row(const float (&squares)[kSlots], int threads) {
+  if constexpr (kSlots == 1) return sum_block(squares[0]);
+  __shared__ float parts[kMaxWarps];
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int slot = 0; slot < kSlots; ++slot) {
+    float sum = squares[slot];
+    for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
+    const int place = warp + slot * static_cast<int>(blockDim.x) / 32;
+    if (lane == 0 && place < threads / 32) parts[place] = sum;
+  }
+  __syncthreads();
+  float sum = lane < threads / 32 ? parts[lane] : 0.0f;
+  for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
+  return sum;
 }
 
 template <int N>
@@ -53,29 +81,29 @@ struct WeightPack {
 };
 
 // What a thread has of a row, and of the weights that belong to its first pack.
-template <int kPacks, int N>
+template <int kSlots, int kPacks, int N>
 struct HeldRow {
-  float x[kPacks][N];
-  float squares = 0.0f;
+  float x[kSlots][kPacks][N];
+  float squares[kSlots] = {};
   WeightPack<N> first;
 
   __device__ explicit HeldRow(const Norm& norm) : first(norm, static_cast<int>(threadIdx.x) * N) {}
-  __device__ void put(int k, int j, float value) {
-    x[k][j] = value;
-    squares += value * value;
+  __device__ void put(int slot, int k, int j, float value) {
+    x[slot][k][j] = value;
+    squares[slot] += value * value;
   }
 };
 
 // y is rounded to `Rounded`, the dtype of what is normed, if the rule says so.
-template <class Rounded, class Out, int kPacks, int N>
-__device__ void put_normed(const Norm& norm, const HeldRow<kPacks, N>& row, Out* to) {
-  const float factor = 1.0f / sqrtf(sum_block(row.squares) / static_cast<float>(norm.n) + norm.eps);
-  for_packs<kPacks, N>(norm.n, [&](int k, std::int64_t i) {
-    const WeightPack<N> weights = k == 0 ? row.first : WeightPack<N>(norm, i);
+template <class Rounded, class Out, int kSlots, int kPacks, int N>
+__device__ void put_normed(const Norm& norm, const HeldRow<kSlots, kPacks, N>& row, int threads, Out* to) {
+  const float factor = 1.0f / sqrtf(sum_row(row.squares, threads) / static_cast<float>(norm.n) + norm.eps);
+  for_packs<kSlots, kPacks, N>(norm.n, threads, [&](int slot, int k, std::int64_t i) {
+    const WeightPack<N> weights = slot == 0 && k == 0 ? row.first : WeightPack<N>(norm, i);
     Pack<Out, N> result;
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-      float y = row.x[k][j] * factor;
+      float y = row.x[slot][k][j] * factor;
       if (norm.weight != nullptr) {
         if (norm.rounded_first) y = to_float(from_float<Rounded>(y));
         y *= weights.values[j];
@@ -88,37 +116,44 @@ __device__ void put_normed(const Norm& norm, const HeldRow<kPacks, N>& row, Out*
 
 template <class In, class Out, int kPacks, int N>
 __global__ void __launch_bounds__(kMaxThreads) rms_norm_kernel(Rows<In> x, Norm norm, Rows<Out> out) {
-  HeldRow<kPacks, N> row(norm);
+  HeldRow<1, kPacks, N> row(norm);
+  const int threads = static_cast<int>(blockDim.x);
   let_next_start();
   wait_for_kernels_before();
   In* from = x.row(blockIdx.x);
-  for_packs<kPacks, N>(norm.n, [&](int k, std::int64_t i) {
+  for_packs<1, kPacks, N>(norm.n, threads, [&](int slot, int k, std::int64_t i) {
     const Pack<In, N> numbers = pack_at<In, N>(from, i);
 #pragma unroll
-    for (int j = 0; j < N; ++j) row.put(k, j, to_float(numbers.values[j]));
+    for (int j = 0; j < N; ++j) row.put(slot, k, j, to_float(numbers.values[j]));
   });
-  put_normed<In>(norm, row, out.row(blockIdx.x));
+  put_normed<In>(norm, row, threads, out.row(blockIdx.x));
 }
 
-template <class In, class Residual, class Out, int kPacks, int N>
-__global__ void __launch_bounds__(kMaxThreads)
-    add_rms_norm_kernel(Rows<In> x, Rows<Residual> residual, Norm norm, Rows<Out> out) {
-  HeldRow<kPacks, N> row(norm);
+template <class In, class Residual, class Out, int kSlots, int kPacks, int N>
+__global__ void __launch_bounds__(kMaxThreads / kSlots)
+    add_rms_norm_kernel(Rows<In> x, Rows<Residual> residual, Norm norm, int threads, Rows<Out> out) {
+  HeldRow<kSlots, kPacks, N> row(norm);
   let_next_start();
   wait_for_kernels_before();
   In* from = x.row(blockIdx.x);
   Residual* total = residual.row(blockIdx.x);
-  for_packs<kPacks, N>(norm.n, [&](int k, std::int64_t i) {
-    const Pack<In, N> added = pack_at<In, N>(from, i);
-    Pack<Residual, N> sums = pack_at<Residual, N>(total, i);
+  Pack<In, N> added[kSlots][kPacks];
+  Pack<Residual, N> sums[kSlots][kPacks];
+  for_packs<kSlots, kPacks, N>(norm.n, threads, [&](int slot, int k, std::int64_t i) {
+    added[slot][k] = pack_at<In, N>(from, i);
+    sums[slot][k] = pack_at<Residual, N>(total, i);
+  });
+  for_packs<kSlots, kPacks, N>(norm.n, threads, [&](int slot, int k, std::int64_t i) {
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-      sums.values[j] = from_float<Residual>(to_float(sums.values[j]) + to_float(added.values[j]));
-      row.put(k, j, to_float(sums.values[j]));
+      float& sum = row.x[slot][k][j];
+      sum = to_float(from_float<Residual>(to_float(sums[slot][k].values[j]) + to_float(added[slot][k].values[j])));
+      row.squares[slot] += sum * sum;
+      sums[slot][k].values[j] = from_float<Residual>(sum);
     }
-    pack_at<Residual, N>(total, i) = sums;
+    pack_at<Residual, N>(total, i) = sums[slot][k];
   });
-  put_normed<Residual>(norm, row, out.row(blockIdx.x));
+  put_normed<Residual>(norm, row, threads, out.row(blockIdx.x));
 }
 
 bool fits_few(const Norm& norm) { return norm.n <= std::int64_t{kMaxThreads} * kFewPacks * 4; }
@@ -165,11 +200,22 @@ void add_rms_norm(cudaStream_t stream, const AddRmsNormArgs& args) {
         using In = decltype(in);
         using Residual = decltype(residual);
         using Out = decltype(out);
-        const auto kernel = !packed          ? add_rms_norm_kernel<In, Residual, Out, kMostPacks, 1>
-                            : fits_few(norm) ? add_rms_norm_kernel<In, Residual, Out, kFewPacks, 4>
-                                             : add_rms_norm_kernel<In, Residual, Out, kMostPacks, 4>;
-        launch_early(stream, static_cast<unsigned>(rows), threads_for(norm.n, packed ? 4 : 1), 0, kernel,
-                     rows_of<In>(args.x), rows_of<Residual>(args.residual), norm, rows_of<Out>(args.out));
+        const int threads = threads_for(norm.n, packed ? 4 : 1);
+        const auto launch = [&](auto kernel, int launched) {
+          launch_early(stream, static_cast<unsigned>(rows), launched, 0, kernel, rows_of<In>(args.x),
+                       rows_of<Residual>(args.residual), norm, threads, rows_of<Out>(args.out));
+        };
+        if constexpr (sizeof(In) == 2 && sizeof(Out) == 2) {
+          if (packed && rows >= kManyRows && fits_few(norm)) {
+            const int launched = 32 * ((threads / 32 + kManySlots - 1) / kManySlots);
+            return norm.n <= threads * 4 ? launch(add_rms_norm_kernel<In, Residual, Out, kManySlots, 1, 4>, launched)
+                                         : launch(add_rms_norm_kernel<In, Residual, Out, kManySlots, 2, 4>, launched);
+          }
+        }
+        launch(!packed          ? add_rms_norm_kernel<In, Residual, Out, 1, kMostPacks, 1>
+               : fits_few(norm) ? add_rms_norm_kernel<In, Residual, Out, 1, kFewPacks, 4>
+                                : add_rms_norm_kernel<In, Residual, Out, 1, kMostPacks, 4>,
+               threads);
       });
     });
   });

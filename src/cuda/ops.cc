@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "cuda/attention.h"
+#include "cuda/few_rows.h"
 #include "cuda/kv_write.h"
 #include "cuda/verbs.h"
 
@@ -25,6 +26,9 @@ void CudaOps::grouped_linear(const GroupedLinearArgs& args) { grouped_linear_.ru
 void CudaOps::route(const RouteArgs& args) { cuda::route(device_.stream(), args); }
 void CudaOps::rope(const RopeArgs& args) { cuda::rope(device_.stream(), args); }
 void CudaOps::gated_activation(const GatedActivationArgs& args) { cuda::gated_activation(device_.stream(), args); }
+void CudaOps::gated_linear(const GatedLinearArgs& args) {
+  !deterministic_&& takes_gated_row(args) ? gated_row(device_.stream(), args) : Ops::gated_linear(args);
+}
 
 QuerySpec CudaOps::query_spec(const KvFormat& format) const { return cuda::query_spec(format); }
 void CudaOps::kv_write(const KvWriteArgs& args) { cuda::kv_write(device_.stream(), args); }

@@ -24,6 +24,7 @@ class CudaOps final : public Ops {
   void route(const RouteArgs& args) override;
   void rope(const RopeArgs& args) override;
   void gated_activation(const GatedActivationArgs& args) override;
+  void gated_linear(const GatedLinearArgs& args) override;
 
   QuerySpec query_spec(const KvFormat& format) const override;
   void kv_write(const KvWriteArgs& args) override;

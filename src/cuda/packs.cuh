@@ -16,12 +16,14 @@ __device__ Pack<T, N>& pack_at(T* row, std::int64_t i) {
   return *reinterpret_cast<Pack<T, N>*>(row + i);
 }
 
-// Whether all rows can be read four numbers at once.
-inline bool by_four(const Tensor& tensor) {
+// Whether all rows can be read so many numbers at once.
+inline bool by_pack(const Tensor& tensor, int numbers) {
   const std::int64_t bytes = dtype_info(tensor.dtype()).block_bytes;
   const auto address =
       reinterpret_cast<std::uintptr_t>(tensor.raw()) | static_cast<std::uintptr_t>(tensor.stride(0) * bytes);
-  return tensor.stride(-1) == 1 && tensor.size(-1) % 4 == 0 && address % static_cast<std::uintptr_t>(4 * bytes) == 0;
+  return tensor.stride(-1) == 1 && tensor.size(-1) % numbers == 0 &&
+         address % static_cast<std::uintptr_t>(numbers * bytes) == 0;
 }
+inline bool by_four(const Tensor& tensor) { return by_pack(tensor, 4); }
 
 }  // namespace octavo::cuda

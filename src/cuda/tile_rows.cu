@@ -1,4 +1,4 @@
-// Products of few rows on the tensor cores, for weights in bf16 and e4m3: the tokens are the eight columns of a tile
+// Products of few rows on the tensor cores, for weights in e4m3: the tokens are the eight columns of a tile
 // whose 16 rows are the weight's, so a weight is read once for all of them and the arithmetic costs next to nothing. A
 // block's warps split a row's numbers.
 //
@@ -20,15 +20,9 @@ static_assert(kMaxFewRows == kTileTokens);
 constexpr int kUnit = 128;        // numbers of a row that a warp takes at a time
 constexpr int kTokenStride = 20;  // of sums in shared memory, so that lanes meet different banks
 
-template <DType kDtype>
-constexpr int kPieceNumbers = kDtype == DType::bf16 ? 8 : 16;  // in a lane's 16 bytes
-template <DType kDtype>
-constexpr int kPieces = kUnit / (4 * kPieceNumbers<kDtype>);  // of a unit, a lane
-// Measured on an H200: bf16 wants many bytes on their way a warp, e4m3 many warps for its arithmetic.
-template <DType kDtype>
-constexpr int kTileWarps = kDtype == DType::bf16 ? 8 : 16;
-template <DType kDtype>
-constexpr int kUnits = kDtype == DType::bf16 ? 2 : 1;  // on their way at once, a warp
+constexpr int kStep = 16;                     // numbers in a lane's 16 bytes
+constexpr int kPieces = kUnit / (4 * kStep);  // of a unit, a lane
+constexpr int kTileWarps = 16;                // for the arithmetic
 
 // Beyond a row's end it is zero, as the weight is.
 __device__ uint4 load_input(const __nv_bfloat16* from, bool exists) {
@@ -73,24 +67,17 @@ struct TileSums {
 };
 
 // One piece of both rows: 16 bytes a lane of each.
-template <DType kDtype>
 __device__ void take_piece(TileSums& sums, const uint4 (&rows)[2], const __nv_bfloat16* x, bool exists) {
   const std::uint32_t w0[4] = {rows[0].x, rows[0].y, rows[0].z, rows[0].w};
   const std::uint32_t w1[4] = {rows[1].x, rows[1].y, rows[1].z, rows[1].w};
-  if constexpr (kDtype == DType::bf16) {
-    const uint4 b = load_input(x, exists);
-    sums.add({w0[0], w1[0], w0[1], w1[1]}, b.x, b.y);
-    sums.add({w0[2], w1[2], w0[3], w1[3]}, b.z, b.w);
-  } else {
-    const uint4 first = load_input(x, exists), second = load_input(x + 8, exists);
-    const std::uint32_t b[8] = {first.x, first.y, first.z, first.w, second.x, second.y, second.z, second.w};
+  const uint4 first = load_input(x, exists), second = load_input(x + 8, exists);
+  const std::uint32_t b[8] = {first.x, first.y, first.z, first.w, second.x, second.y, second.z, second.w};
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const FourCodes r0(w0[i]), r1(w1[i]);
-      sums.largest[0] = __vimax3_u16x2(sums.largest[0], r0.magnitude[0], r0.magnitude[1]);
-      sums.largest[1] = __vimax3_u16x2(sums.largest[1], r1.magnitude[0], r1.magnitude[1]);
-      sums.add({r0.bf16(0), r1.bf16(0), r0.bf16(1), r1.bf16(1)}, b[2 * i], b[2 * i + 1]);
-    }
+  for (int i = 0; i < 4; ++i) {
+    const FourCodes r0(w0[i]), r1(w1[i]);
+    sums.largest[0] = __vimax3_u16x2(sums.largest[0], r0.magnitude[0], r0.magnitude[1]);
+    sums.largest[1] = __vimax3_u16x2(sums.largest[1], r1.magnitude[0], r1.magnitude[1]);
+    sums.add({r0.bf16(0), r1.bf16(0), r0.bf16(1), r1.bf16(1)}, b[2 * i], b[2 * i + 1]);
   }
 }
 
@@ -102,10 +89,9 @@ __device__ bool has_nan(std::uint32_t largest) {
 }
 
 // The sums of all warps, in their order; then scale, bias and the one rounding.
-template <int kWarps>
 __device__ void put_tile(const TileSums& sums, const PartView& part, std::int64_t first, std::int64_t column,
                          int tokens, const RowsResult& result) {
-  __shared__ float shared[kWarps][kTileTokens * kTokenStride];
+  __shared__ float shared[kTileWarps][kTileTokens * kTokenStride];
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
   const bool nan[2] = {has_nan(sums.largest[0]), has_nan(sums.largest[1])};
 #pragma unroll
@@ -117,16 +103,14 @@ __device__ void put_tile(const TileSums& sums, const PartView& part, std::int64_
   if (token >= tokens || first + row >= part.rows) return;
   float sum = 0.0f;
 #pragma unroll
-  for (int w = 0; w < kWarps; ++w) sum += shared[w][token * kTokenStride + row];
+  for (int w = 0; w < kTileWarps; ++w) sum += shared[w][token * kTokenStride + row];
   if (part.grain != ScaleGrain::block) sum *= part.scale_at(first + row, 0);
   result.put(token, column + first + row, sum);
 }
 
-template <DType kDtype>
-__global__ void __launch_bounds__(32 * kTileWarps<kDtype>, 2)
+__global__ void __launch_bounds__(32 * kTileWarps, 2)
     tile_rows_kernel(const __grid_constant__ PartStack stack, Rows<const __nv_bfloat16> x, int tokens,
                      RowsResult result) {
-  constexpr int kStep = kPieceNumbers<kDtype>, kWarps = kTileWarps<kDtype>;
   const int which = stack.part_of(blockIdx.x);
   const PartView& part = stack.part[which];
   const std::int64_t first = std::int64_t{blockIdx.x - stack.first_block[which]} * kTileRows;
@@ -135,19 +119,17 @@ __global__ void __launch_bounds__(32 * kTileWarps<kDtype>, 2)
   const std::byte* rows[2];
 #pragma unroll
   for (int i = 0; i < 2; ++i) rows[i] = part.row(min(first + g + 8 * i, part.rows - 1)) + 16 * c;
-  uint4 held[kUnits<kDtype>][kPieces<kDtype>][2];
-  const auto ask = [&](uint4(&unit)[kPieces<kDtype>][2], int u) {
+  uint4 held[kPieces][2];
+  const auto ask = [&](int u) {
 #pragma unroll
-    for (int p = 0; p < kPieces<kDtype>; ++p) {
+    for (int p = 0; p < kPieces; ++p) {
       const bool exists = u * kUnit + (4 * p + c) * kStep < in;
 #pragma unroll
       for (int i = 0; i < 2; ++i)
-        unit[p][i] = exists ? load_streamed(rows[i] + u * (kUnit / kStep * 16) + 64 * p) : make_uint4(0, 0, 0, 0);
+        held[p][i] = exists ? load_streamed(rows[i] + u * (kUnit / kStep * 16) + 64 * p) : make_uint4(0, 0, 0, 0);
     }
   };
-#pragma unroll
-  for (int i = 0; i < kUnits<kDtype>; ++i)
-    if (warp + i * kWarps < units) ask(held[i], warp + i * kWarps);
+  if (warp < units) ask(warp);
   let_next_start();
   wait_for_kernels_before();
   const __nv_bfloat16* from = x.data + min(g, tokens - 1) * x.stride;
@@ -155,63 +137,45 @@ __global__ void __launch_bounds__(32 * kTileWarps<kDtype>, 2)
   const float* scales = blocks ? part.scale + first / part.block_rows * part.scale_stride : nullptr;
   const int units_a_scale = blocks ? part.block_cols / kUnit : 1;
   TileSums sums;
-  for (int base = warp; base < units; base += kUnits<kDtype> * kWarps) {
+  for (int u = warp; u < units; u += kTileWarps) {
+    const float scale = blocks ? __ldg(scales + u / units_a_scale) : 1.0f;
 #pragma unroll
-    for (int i = 0; i < kUnits<kDtype>; ++i) {
-      const int u = base + i * kWarps;
-      if (u >= units) break;
-      const float scale = blocks ? __ldg(scales + u / units_a_scale) : 1.0f;
-#pragma unroll
-      for (int p = 0; p < kPieces<kDtype>; ++p) {
-        const int at = u * kUnit + (4 * p + c) * kStep;
-        take_piece<kDtype>(sums, held[i][p], from + at, at < in);
-      }
-      if (u + kUnits<kDtype> * kWarps < units) ask(held[i], u + kUnits<kDtype> * kWarps);
-      if (blocks) sums.close(scale);
+    for (int p = 0; p < kPieces; ++p) {
+      const int at = u * kUnit + (4 * p + c) * kStep;
+      take_piece(sums, held[p], from + at, at < in);
     }
+    if (u + kTileWarps < units) ask(u + kTileWarps);
+    if (blocks) sums.close(scale);
   }
-  put_tile<kWarps>(sums, part, first, stack.column[which], tokens, result);
+  put_tile(sums, part, first, stack.column[which], tokens, result);
 }
 
-template <DType kDtype>
-void launch_tiles(cudaStream_t stream, const RowsProduct& product) {
-  const PartStack stack = stack_of(product.parts, kTileRows);
-  launch_early(stream, stack.blocks, 32 * kTileWarps<kDtype>, 0, tile_rows_kernel<kDtype>, stack,
-               rows_of<const __nv_bfloat16>(product.x), static_cast<int>(product.x.size(0)), result_of(product));
-}
-
-template <DType kDtype>
 KernelEntry tile_entry(int tokens) {
   KernelEntry made;
-  made.row.name = "linear.tile_rows." + std::string(dtype_info(kDtype).name) + ".t" + std::to_string(tokens);
+  made.row.name = "linear.tile_rows.e4m3.t" + std::to_string(tokens);
   made.row.phase = KernelPhase::linear;
-  made.row.weight = kDtype;
+  made.row.weight = DType::e4m3;
   made.row.max_tokens = tokens;
-  made.row.threads = 32 * kTileWarps<kDtype>;
-  made.function = reinterpret_cast<const void*>(tile_rows_kernel<kDtype>);
+  made.row.threads = 32 * kTileWarps;
+  made.function = reinterpret_cast<const void*>(tile_rows_kernel);
   return made;
 }
 
 }  // namespace
 
-std::vector<KernelEntry> tile_rows_kernels() {
-  std::vector<KernelEntry> made;
-  for (const int tokens : {4, 8}) made.push_back(tile_entry<DType::bf16>(tokens));
-  for (const int tokens : {4, 8}) made.push_back(tile_entry<DType::e4m3>(tokens));
-  return made;
-}
+std::vector<KernelEntry> tile_rows_kernels() { return {tile_entry(4), tile_entry(8)}; }
 
 bool takes_tile_rows(std::int64_t rows, const WeightPart& part) {
   const PartView view = view_of(part);
-  if ((view.dtype != DType::bf16 && view.dtype != DType::e4m3) || !loads_by_eight(view)) return false;
-  if (view.dtype == DType::e4m3 && view.in % 16 != 0) return false;
+  if (view.dtype != DType::e4m3 || !loads_by_eight(view) || view.in % 16 != 0) return false;
   if (view.grain == ScaleGrain::block) return view.block_cols % kUnit == 0 && view.block_rows % kTileRows == 0;
-  return rows > 1;  // a single row is read as fast without, and e4m3 faster
+  return rows > 1;  // a single row is faster without
 }
 
 void tile_rows(cudaStream_t stream, const RowsProduct& product) {
-  product.parts.front().values.dtype() == DType::bf16 ? launch_tiles<DType::bf16>(stream, product)
-                                                      : launch_tiles<DType::e4m3>(stream, product);
+  const PartStack stack = stack_of(product.parts, kTileRows);
+  launch_early(stream, stack.blocks, 32 * kTileWarps, 0, tile_rows_kernel, stack,
+               rows_of<const __nv_bfloat16>(product.x), static_cast<int>(product.x.size(0)), result_of(product));
 }
 
 }  // namespace octavo::cuda

@@ -82,8 +82,8 @@ struct GroupedLinearArgs {
 };
 
 // Chooses k experts a token. sigmoid_groups: by sigmoid + bias within the best groups, weighed by
-// sigmoid; softmax_all: softmax over all, then top k; softmax_chosen: top k, then softmax over them. Where a logit is no
-// number all weights of its token are none: a damaged router must not choose quietly.
+// sigmoid; softmax_all: softmax over all, then top k; softmax_chosen: top k, then softmax over them. Where a logit is
+// no number all weights of its token are none: a damaged router must not choose quietly.
 enum class RouteKind : std::uint8_t { softmax_all, softmax_chosen, sigmoid_groups };
 struct RouteArgs {
   Tensor logits;  // f32 [tokens, experts]
@@ -123,6 +123,17 @@ struct GatedActivationArgs {
   Activation kind = Activation::silu;
   float limit = 0.0f;
   Tensor out;  // [tokens, n]; may be up
+};
+
+// gated_activation() of a product's halves: the gate is the first of x W^T + bias, up the second.
+struct GatedLinearArgs {
+  Tensor x;              // [tokens, in]
+  const Weight& weight;  // [2 n, in]
+  Tensor bias;           // f32 [2 n] or empty
+  Activation kind = Activation::silu;
+  float limit = 0.0f;
+  Tensor both;  // [tokens, 2 n]: room for the product; whether it is there afterwards is the wing's affair
+  Tensor out;   // [tokens, n]
 };
 
 // Queries in the form that this wing's attention reads; shapes from query_spec().
@@ -275,6 +286,16 @@ class Ops {
   virtual void route(const RouteArgs& args) = 0;
   virtual void rope(const RopeArgs& args) = 0;
   virtual void gated_activation(const GatedActivationArgs& args) = 0;
+  // Where a wing knows nothing better: one after the other.
+  virtual void gated_linear(const GatedLinearArgs& args) {
+    linear({args.x, args.weight, args.bias, args.both});
+    const std::int64_t n = args.out.size(1);
+    gated_activation({.gate = args.both.columns(0, n),
+                      .up = args.both.columns(n, n),
+                      .kind = args.kind,
+                      .limit = args.limit,
+                      .out = args.out});
+  }
 
   virtual QuerySpec query_spec(const KvFormat& format) const = 0;
   virtual void kv_write(const KvWriteArgs& args) = 0;

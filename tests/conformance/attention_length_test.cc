@@ -111,5 +111,31 @@ TEST(Attention, LongChunksBesideLongDecodes) {
       }
 }
 
+// Few tiles of rows over long contexts, whose pages several blocks share: windows that leave some of them out, sinks,
+// rows that end within a tile, tiles of another sequence that are too short to be shared.
+TEST(Attention, ChunksOverLongContextsOnDevices) {
+  int i = 0;
+  for (const auto& [key, value] : {std::pair{KvElem::bf16, KvElem::bf16}, std::pair{KvElem::e4m3, KvElem::e4m3},
+                                   std::pair{KvElem::int8, KvElem::e4m3}})
+    for (const int width : {64, 128, 256}) {
+      ++i;
+      Case c{.key = key, .value = value, .rotation = is_8bit(key), .width = width, .value_width = width};
+      c.kv_heads = 1 + i % 2;
+      c.group = std::array{4, 1, 3, 7}[static_cast<std::size_t>(i) % 4];
+      c.page_size = 64;
+      c.compute = DType::bf16;
+      c.window = i % 2 * 3000;
+      c.sinks = i % 3 == 0;
+      c.sequences = {{700, 1}, {4400, 30}, {5, 5}, {4097, 2}};
+      const Numbers n = make_numbers(c, 4);
+      std::vector<double> want;
+      for_each_path([&](Path& path) {
+        if (path.processor) return;
+        if (want.empty()) want = reference(c, n);
+        expect_attention(path, c, n, want, is_8bit(key) ? 6e-2 : 1e-2);
+      });
+    }
+}
+
 }  // namespace
 }  // namespace octavo::conformance

@@ -42,6 +42,7 @@ struct AttentionParams {
   std::int32_t q_heads = 0;
   std::int32_t kv_heads = 0;
   std::int32_t group = 0;
+  std::int32_t heads_together = 1;  // KV heads whose tiles of a prefill are drawn in turns
   PlanView plan;
 };
 
@@ -57,8 +58,11 @@ struct KernelRow {
   std::int32_t shared_bytes_a_row = 0;     // more for each row of a decode's tile,
   std::int32_t shared_bytes_at_least = 0;  // and so much at least
   bool stays = false;                      // blocks of a prefill walk over the list of tiles
+  std::int32_t piece_floats = 0;           // that such a block leaves of a piece of a tile's pages
   bool products_in_8_bits = false;
   void (*kernel)(AttentionParams);
+  void (*join)(AttentionParams, int) = nullptr;  // adds the pieces, for so many blocks that drew them
+  std::int32_t join_threads = 0;
 };
 
 // By head size. The rows of wide heads also serve 256 where a block has little shared memory.

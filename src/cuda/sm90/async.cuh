@@ -14,6 +14,12 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* p) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
 }
 
+// What lies there; made where it is used, so that no loop keeps a pointer's two registers.
+template <class T>
+__device__ __forceinline__ T* shared_pointer(std::uint32_t address) {
+  return reinterpret_cast<T*>(__cvta_shared_to_generic(address));
+}
+
 constexpr int kBarrierBytes = 8;
 
 __device__ __forceinline__ void make_barrier(std::uint32_t barrier, int count) {

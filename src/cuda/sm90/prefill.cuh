@@ -64,13 +64,12 @@ template <class Shape>
 __device__ void store_rows(const AttentionParams& p, PrefillSums<Shape>& rows, const PrefillTask& task, int first_row) {
   const int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
   const float value_scale = p.value_scales != nullptr ? p.value_scales[task.kv_head] : 1.0f;
-  rows.reduce();
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const int row = first_row + static_cast<int>(threadIdx.x) / 32 % 4 * 16 + g + 8 * i;
+    float weight = whole_weight<Shape>(rows.weight[i]);
     if (row >= task.num_rows) continue;
     const int head = task.kv_head * p.group + row % p.group;
-    float weight = rows.weight[i];
     if (p.sinks != nullptr) weight += power_of_two(p.sinks[head] * kLog2e - rows.maximum_bits(i) + Shape::kWeightBits);
     const float factor = value_scale / weight;
     __nv_bfloat16* to =
@@ -83,6 +82,13 @@ __device__ void store_rows(const AttentionParams& p, PrefillSums<Shape>& rows, c
   }
 }
 
+// What this thread leaves of a tile whose pages several blocks share, for join_kernel.
+template <class Shape>
+__device__ float* piece_of(const AttentionParams& p, const PrefillTask& task, int part) {
+  return p.plan.pieces + (task.place() + part) * Shape::kPieceFloats + threadIdx.x / 128 * Shape::kHeldFloats * 128 +
+         threadIdx.x % 128;
+}
+
 // Tiles that a warpgroup's rows see, and those of them that all its rows see whole.
 struct PrefillSpan {
   int end, whole_from, whole_end;
@@ -90,7 +96,7 @@ struct PrefillSpan {
   __device__ PrefillSpan(const AttentionParams& p, const PrefillTask& task, int first_row, int tokens) {
     const int last_row = min(first_row + 64, task.num_rows) - 1;
     const int lowest = task.offset + first_row / p.group, highest = task.offset + last_row / p.group;
-    end = first_row < task.num_rows ? highest / tokens + 1 : 0;
+    end = first_row < task.num_rows ? min(highest / tokens, task.last_page * kPageTokens / tokens) + 1 : 0;
     whole_end = (lowest + 1) / tokens;
     whole_from = p.window > 0 ? (max(0, highest - p.window + 1) + tokens - 1) / tokens : 0;
   }
@@ -101,7 +107,7 @@ template <class Shape>
 class PrefillWalk {
  public:
   using Pipe = PrefillPipe<Shape>;
-  __device__ PrefillWalk(const AttentionParams& p, const Pipe& pipe, const PrefillSpan& span, const PrefillRow* facts,
+  __device__ PrefillWalk(const AttentionParams& p, const Pipe& pipe, const PrefillSpan& span, std::uint32_t facts,
                          std::uint64_t queries)
       : p_(p), pipe_(pipe), span_(span), facts_(facts), queries_(queries) {}
 
@@ -170,7 +176,7 @@ class PrefillWalk {
       int first[2], end[2];
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        end[i] = const_cast<const volatile PrefillRow*>(facts_)[8 * i].position + 1 - t * Shape::kTokens;
+        end[i] = shared_pointer<const volatile PrefillRow>(facts_)[8 * i].position + 1 - t * Shape::kTokens;
         first[i] = p_.window > 0 ? end[i] - p_.window : 0;
       }
       rows.mask(first, end);
@@ -181,7 +187,7 @@ class PrefillWalk {
   const AttentionParams& p_;
   const Pipe pipe_;
   const PrefillSpan span_;
-  const PrefillRow* facts_;  // of this lane's first row; of the second eight further on
+  const std::uint32_t facts_;  // of this lane's first row; of the second eight further on
   const std::uint64_t queries_;
 };
 
@@ -192,31 +198,41 @@ __device__ void take_rows(const AttentionParams& p, std::byte* shared) {
   std::uint32_t base = shared_address(shared);
   asm volatile("" : "+r"(base));  // worked out once, not in the loop
   const PrefillPipe<Shape> pipe(base);
-  auto* facts = reinterpret_cast<PrefillRow*>(shared + Shape::kRowFacts) + 64 * warpgroup;
-  const PrefillRow* my_facts = facts + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+  const std::uint32_t facts = base + Shape::kRowFacts + 64 * warpgroup * static_cast<int>(sizeof(PrefillRow));
+  const std::uint32_t my_facts =
+      facts + (threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4) * static_cast<int>(sizeof(PrefillRow));
   int tiles_before = 0;
   for (int turn = 0;; ++turn) {
     wait(pipe.task_ready(turn), turn / 2 & 1);
-    const PrefillTask task = uniform(*(reinterpret_cast<const PrefillTask*>(shared + Shape::kTasks) + turn % 2));
-    __syncwarp();
-    Walk::leave(pipe.task_read(turn));
+    const std::uint32_t told = base + Shape::kTasks + turn % 2 * static_cast<int>(sizeof(PrefillTask));
+    PrefillTask task = uniform(*shared_pointer<const PrefillTask>(told));
     if (task.kv_head < 0) return;
     const int first_row = task.first_row + 64 * warpgroup;
     meet(1 + warpgroup, 128);  // all warps are through with the queries before
-    load_queries<Shape>(p, task, first_row, shared + warpgroup * Shape::kQueryBytes, facts);
+    load_queries<Shape>(p, task, first_row, shared_pointer<std::byte>(base + warpgroup * Shape::kQueryBytes),
+                        shared_pointer<PrefillRow>(facts));
     publish();
     meet(1 + warpgroup, 128);
     const PrefillSpan span(p, task, first_row, Shape::kTokens);
     const Walk walk(p, pipe, span, my_facts, operand(base + warpgroup * Shape::kQueryBytes, Shape::kChunk));
     PrefillSums<Shape> rows;
-    rows.start(my_facts[0], my_facts[8]);
+    const auto* row_facts = shared_pointer<const PrefillRow>(my_facts);
+    rows.start(row_facts[0], row_facts[8]);
+    walk.run(rows, task.first_page / Shape::kPages, tiles_before);
+    // Again: not kept in registers all the way.
+    task = uniform(*shared_pointer<const PrefillTask>(base + Shape::kTasks + turn % 2 * sizeof(PrefillTask)));
+    __syncwarp();
+    Walk::leave(pipe.task_read(turn));
     const int first_tile = task.first_page / Shape::kPages;
-    walk.run(rows, first_tile, tiles_before);
     const int seen = max(0, span.end - first_tile);
     const int tiles = task.last_page / Shape::kPages - first_tile + 1;
     walk.skip(tiles_before + seen, tiles_before + tiles);
     tiles_before += tiles;
-    store_rows<Shape>(p, rows, task, first_row);
+    if (task.parts() > 1) {
+      rows.put(piece_of<Shape>(p, task, task.part()));
+    } else {
+      store_rows<Shape>(p, rows, task, task.first_row + 64 * warpgroup);
+    }
   }
 }
 
@@ -237,6 +253,22 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) prefill_kernel(const __gri
 #else
   __trap();
 #endif
+}
+
+// The tiles whose pages several blocks shared, one a block, whose threads are those of prefill_kernel's rows: adds the
+// pieces in their order and stores the rows. `drawing` blocks had drawn them.
+template <class Shape>
+__global__ void __launch_bounds__(Shape::kThreads - 128)
+    join_kernel(const __grid_constant__ AttentionParams p, int drawing) {
+  const PrefillDraws draws(p, drawing);
+  const int draw = draws.first_piece(static_cast<int>(blockIdx.x));
+  if (draw >= draws.total()) return;
+  PrefillTask task = task_of<Shape>(p, draws.item(p, draw), draws.kv_head(draw));
+  draws.cut<Shape>(draw, task);
+  if (task.parts() == 1) return;
+  PrefillSums<Shape> rows;
+  rows.join(piece_of<Shape>(p, task, 0), task.parts());
+  store_rows<Shape>(p, rows, task, task.first_row + static_cast<int>(threadIdx.x) / 128 * 64);
 }
 
 }  // namespace octavo::cuda::sm90

@@ -1,8 +1,10 @@
 // The loader of a prefill block: one thread draws tiles of rows, tells the consumers, and brings the pages of each.
 //
 // Tiles of rows are drawn from a counter, so that blocks that got short ones take more. The last block to find none
-// leaves the counters at zero. Places of a tile of tokens that lie in pages that no row sees are filled with a page
-// that is seen: what such a page holds may be no number, and zero times it would be none either.
+// leaves the counters at zero. Where the last tiles would leave most blocks without work their pages are cut into
+// pieces. Tiles of as many heads as the L2 cache holds the pages of are drawn in turns. Places of a tile of tokens that
+// lie in pages that no row sees are filled with a page that is seen: what such a page holds may be no number, and zero
+// times it would be none either.
 #pragma once
 
 #include "cuda/portable/params.h"
@@ -71,7 +73,7 @@ class PrefillPipe {
 __device__ __forceinline__ PrefillTask uniform(const PrefillTask& task) {
   const auto same = [](int x) { return __shfl_sync(~0u, x, 0); };
   return {same(task.first_token), same(task.num_rows),   same(task.offset),    same(task.first_row),
-          same(task.kv_head),     same(task.first_page), same(task.last_page), 0};
+          same(task.kv_head),     same(task.first_page), same(task.last_page), same(task.piece)};
 }
 
 // The pages that a tile of rows sees, and the tiles of tokens that they are in.
@@ -88,8 +90,69 @@ __device__ PrefillTask task_of(const AttentionParams& p, const PrefillItem& item
   task.first_page = p.window > 0 ? max(0, first - p.window + 1) / kPageTokens : 0;
   const int last_row = min(item.first_row + Shape::kRows, task.num_rows) - 1;
   task.last_page = (task.offset + last_row / p.group) / kPageTokens;
+  task.piece = 1 << 8;
   return task;
 }
+
+// The order in which tiles of rows and KV heads are drawn: `together` heads in turns over all items, then the next. The
+// last draws, those after as many as blocks are busy with to the end, are `parts` pieces of a tile each.
+class PrefillDraws {
+ public:
+  __device__ PrefillDraws(const AttentionParams& p, int blocks)
+      : items_(p.plan.counts[1]), together_(p.heads_together), whole_(items_ * p.kv_heads) {
+    total_ = whole_;
+    const int last = whole_ % blocks;
+    if (last == 0 || p.plan.pieces == nullptr) return;
+    const int tiles = tiles_at_end(p);
+    float least = static_cast<float>(tiles);
+    for (int parts = 2; parts <= kMaxPieces && last * parts <= kPieceRounds * blocks; ++parts) {
+      const int rounds = (last * parts + blocks - 1) / blocks;
+      const float time = static_cast<float>(rounds) * (static_cast<float>(tiles) / parts + kPieceTiles);
+      if (time < least) least = time, parts_ = parts;
+    }
+    if (parts_ == 1) return;
+    whole_ -= last;
+    total_ = whole_ + last * parts_;
+  }
+
+  __device__ int total() const { return total_; }
+  // The first piece of the i-th tile that is cut into some; total() where there is none.
+  __device__ int first_piece(int i) const { return parts_ > 1 ? whole_ + i * parts_ : total_; }
+  __device__ PrefillItem item(const AttentionParams& p, int draw) const {
+    return p.plan.prefills[tile_of(draw) % (items_ * together_) / together_];
+  }
+  __device__ int kv_head(int draw) const {
+    const int tile = tile_of(draw);
+    return tile / (items_ * together_) * together_ + tile % together_;
+  }
+  // The piece of a task that a draw is; false where it has too few tiles for so many.
+  template <class Shape>
+  __device__ bool cut(int draw, PrefillTask& task) const {
+    if (draw < whole_) return true;
+    const int first = task.first_page / Shape::kPages, tiles = task.last_page / Shape::kPages - first + 1;
+    const int parts = min(parts_, tiles), part = (draw - whole_) % parts_;
+    if (part >= parts) return false;
+    const int begin = first + tiles * part / parts, end = first + tiles * (part + 1) / parts;
+    task.first_page = max(task.first_page, begin * Shape::kPages);
+    task.last_page = min(task.last_page, end * Shape::kPages - 1);
+    task.piece = part | parts << 8 | (draw - whole_) / parts_ * parts_ << 16;
+    return true;
+  }
+
+ private:
+  static constexpr int kPieceTiles = 6;  // what a piece takes more than its tiles of tokens, about
+
+  __device__ int tile_of(int draw) const { return draw < whole_ ? draw : whole_ + (draw - whole_) / parts_; }
+  // Of tokens, that the last tile of rows walks over: in pages of 128, as most kernels have them.
+  __device__ int tiles_at_end(const AttentionParams& p) const {
+    const PrefillItem item = p.plan.prefills[items_ - 1];
+    const int length = p.query_start[item.seq + 1] - p.query_start[item.seq];
+    const int seen = p.context[item.seq] - length + item.first_row / p.group + 1;
+    return (p.window > 0 ? min(seen, p.window) : seen) / (2 * kPageTokens) + 1;
+  }
+
+  int items_, together_, whole_, total_, parts_ = 1;
+};
 
 // The tiles of one task, from the n-th of the block on; gives how many there are.
 template <class Shape>
@@ -128,17 +191,22 @@ __device__ void bring_tiles(const AttentionParams& p, const PrefillPipe<Shape>& 
 template <class Shape>
 __device__ void feed(const AttentionParams& p, std::byte* shared) {
   const PrefillPipe<Shape> pipe(shared_address(shared));
+  auto& draws = *reinterpret_cast<PrefillDraws*>(shared + Shape::kDraws);  // not in this thread's few registers
+  static_assert(Shape::kDraws + sizeof(PrefillDraws) <= Shape::kSharedBytes);
+  draws = PrefillDraws(p, static_cast<int>(gridDim.x));
   int n = 0;
 #pragma unroll 1
-  for (int turn = 0;; ++turn) {
-    const int ticket = static_cast<int>(atomicAdd(&p.plan.tickets[0], 1u));
-    const bool more = ticket < p.plan.counts[1] * p.kv_heads;
-    const PrefillItem item = p.plan.prefills[more ? ticket / p.kv_heads : 0];
-    const PrefillTask task = task_of<Shape>(p, item, more ? ticket % p.kv_heads : -1);
+  for (int turn = 0;;) {
+    const int draw = static_cast<int>(atomicAdd(&p.plan.tickets[0], 1u));
+    const bool more = draw < draws.total();
+    const PrefillItem item = more ? draws.item(p, draw) : p.plan.prefills[0];
+    PrefillTask task = task_of<Shape>(p, item, more ? draws.kv_head(draw) : -1);
+    if (more && !draws.cut<Shape>(draw, task)) continue;
     wait(pipe.task_read(turn), (turn / 2 & 1) ^ 1);
     reinterpret_cast<PrefillTask*>(shared + Shape::kTasks)[turn % 2] = task;
     arrive(pipe.task_ready(turn));
     if (!more) break;
+    ++turn;
     bring_tiles<Shape>(p, pipe, p.page_table + std::int64_t{item.seq} * p.max_pages,
                        p.pages + std::int64_t{task.kv_head} * p.layout.head_bytes, task.first_page, task.last_page, n);
     n += task.last_page / Shape::kPages - task.first_page / Shape::kPages + 1;

@@ -9,7 +9,7 @@
 
 namespace octavo::cuda::sm90 {
 
-// What consumers are told of one tile of rows. kv_head -1: no more.
+// What consumers are told of one tile of rows, or of a piece of its pages. kv_head -1: no more.
 struct PrefillTask {
   std::int32_t first_token;
   std::int32_t num_rows;  // of the sequence: tokens and heads of the group packed
@@ -18,7 +18,11 @@ struct PrefillTask {
   std::int32_t kv_head;
   std::int32_t first_page;  // that a row sees
   std::int32_t last_page;
-  std::int32_t padding;
+  std::int32_t piece;  // of so many (the second byte), and where the first of them is kept (from bit 16 on)
+
+  __device__ int part() const { return piece & 0xFF; }
+  __device__ int parts() const { return piece >> 8 & 0xFF; }
+  __device__ int place() const { return piece >> 16; }
 };
 
 // Of a query row: what a product of its codes is multiplied with, and its place in the sequence.
@@ -62,6 +66,10 @@ struct PrefillShape {
   // P is 2^8 times larger in e4m3, which uses its range and cancels.
   static constexpr float kWeightBits = kEightBit ? 8.0f : 0.0f;
 
+  // Of O, maxima and row sums, that a thread holds: what it leaves of a piece.
+  static constexpr int kHeldFloats = kWidth / 2 + 4;
+  static constexpr int kPieceFloats = kHeldFloats * 128 * kWarpgroups;
+
   static constexpr int kQueryBytes = 64 * kRowBytes;  // of a warpgroup
   static constexpr int kKeyTileBytes = kTokens * kRowBytes;
   static constexpr int kValueTileBytes = kPages * kValuePageBytes;
@@ -73,7 +81,8 @@ struct PrefillShape {
   static constexpr int kRowFacts = kKeyScales + kStages * kPages * kScalesOfPage;
   static constexpr int kTasks = kRowFacts + kRows * static_cast<int>(sizeof(PrefillRow));
   static constexpr int kBarriers = kTasks + 2 * static_cast<int>(sizeof(PrefillTask));
-  static constexpr int kSharedBytes = kBarriers + (4 * kStages + 4) * 8;
+  static constexpr int kDraws = kBarriers + (4 * kStages + 4) * 8;
+  static constexpr int kSharedBytes = kDraws + 20;
 };
 
 }  // namespace octavo::cuda::sm90

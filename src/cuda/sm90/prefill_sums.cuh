@@ -28,7 +28,7 @@ class PrefillSums {
   static constexpr int kSteps = Shape::kTokens * Shape::kElemBytes / 32;  // of the product P V
   float sums[Shape::kChains][kChainSums];
   float maximum[2];  // of products
-  float weight[2];   // of this lane's columns until reduce(), where the tensor core does not sum
+  float weight[2];   // of this lane's columns where the tensor core does not sum: whole_weight() is of all
 
   __device__ void start(const PrefillRow& first, const PrefillRow& second) {
     scale_[0] = first.scale;
@@ -208,16 +208,38 @@ class PrefillSums {
     for (int step = 0; step < kSteps; ++step) pack(step);
   }
 
-  // Makes weight[] those of whole rows.
-  __device__ void reduce() {
-    if constexpr (!Shape::kEightBit) {
+  // What a thread holds, to memory: numbers of a warpgroup's threads side by side.
+  __device__ void put(float* to) const {
 #pragma unroll
-      for (float& of_row : weight) {
-        of_row += __shfl_xor_sync(~0u, of_row, 1);
-        of_row += __shfl_xor_sync(~0u, of_row, 2);
+    for (int i = 0; i < 2; ++i) {
+      to[128 * i] = maximum_bits(i);
+      to[128 * (2 + i)] = weight[i];
+    }
+#pragma unroll
+    for (int k = 0; k < Shape::kWidth / 2; ++k) to[128 * (4 + k)] = sums[k / kChainSums][k % kChainSums];
+  }
+  // The sums of pieces that were put so, one after the other.
+  __device__ void join(const float* from, int parts) {
+    start({1.0f, 0}, {1.0f, 0});
+    for (int part = 0; part < parts; ++part)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) maximum[i] = fmaxf(maximum[i], from[part * Shape::kPieceFloats + 128 * i]);
+#pragma unroll 1
+    for (int part = 0; part < parts; ++part, from += Shape::kPieceFloats) {
+      float factor[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        factor[i] = power_of_two(from[128 * i] - maximum[i]);
+        weight[i] = fmaf(factor[i], from[128 * (2 + i)], weight[i]);
+      }
+#pragma unroll
+      for (int k = 0; k < Shape::kWidth / 2; ++k) {
+        float& sum = sums[k / kChainSums][k % kChainSums];
+        sum = fmaf(factor[k / 2 % 2], from[128 * (4 + k)], sum);
       }
     }
   }
+
   __device__ float maximum_bits(int row) const { return maximum[row] * scale_[row]; }
 
  private:
@@ -259,5 +281,13 @@ class PrefillSums {
   float change_[2];
   float scale_[2];  // of products, to powers of two
 };
+
+// The weight of a row from what its lanes hold.
+template <class Shape>
+__device__ float whole_weight(float weight) {
+  if constexpr (Shape::kEightBit) return weight;
+  weight += __shfl_xor_sync(~0u, weight, 1);
+  return weight + __shfl_xor_sync(~0u, weight, 2);
+}
 
 }  // namespace octavo::cuda::sm90

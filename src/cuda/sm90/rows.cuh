@@ -34,8 +34,11 @@ constexpr KernelRow prefill_row(const char* name) {
           .threads = Shape::kThreads,
           .shared_bytes = Shape::kSharedBytes,
           .stays = true,
+          .piece_floats = Shape::kPieceFloats,
           .products_in_8_bits = Shape::kEightBit,
-          .kernel = prefill_kernel<Shape>};
+          .kernel = prefill_kernel<Shape>,
+          .join = join_kernel<Shape>,
+          .join_threads = Shape::kThreads - 128};
 }
 
 }  // namespace octavo::cuda::sm90

@@ -28,10 +28,9 @@ void Mlp::partial(Step& step, const Tensor& x, const Tensor& out) const {
   const Arena::Scope scope(step.arena);
   const std::int64_t width = gate_up_.out / 2;
   const Tensor gate_up = step.take(x.size(0), 2 * width);
-  step.ops.linear({x, gate_up_, gate_up_bias_, gate_up});
   const Tensor inner = step.take(x.size(0), width);
-  step.ops.gated_activation(
-      {.gate = gate_up.columns(0, width), .up = gate_up.columns(width, width), .kind = activation_, .out = inner});
+  step.ops.gated_linear(
+      {.x = x, .weight = gate_up_, .bias = gate_up_bias_, .kind = activation_, .both = gate_up, .out = inner});
   step.ops.linear({inner, down_, rank_.rank == 0 ? down_bias_ : Tensor(), out});
 }
 
