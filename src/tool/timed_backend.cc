@@ -119,6 +119,15 @@ void TimedOps::gated_activation(const GatedActivationArgs& args) {
   timed("gated_activation", bytes_of({&args.gate, &args.up, &args.out}), [&] { inner_.gated_activation(args); });
 }
 
+// The product is read and written between its two parts only where the wing does them apart.
+void TimedOps::gated_linear(const GatedLinearArgs& args) {
+  timed({.verb = "gated_linear",
+         .bytes = bytes_of(args.weight) + bytes_of({&args.x, &args.bias, &args.out}),
+         .operations = 2 * args.x.size(0) * args.weight.in * args.weight.out,
+         .kind = kind_of(args.weight)},
+        [&] { inner_.gated_linear(args); });
+}
+
 void TimedOps::kv_write(const KvWriteArgs& args) {
   const std::int64_t stored = args.k.empty() ? 0 : args.k.size(0) * bytes_per_token(args.kv.format);
   timed("kv_write", stored + bytes_of({&args.q, &args.k, &args.v, &args.positions, &args.slots, &args.query.values}),

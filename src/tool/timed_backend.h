@@ -26,6 +26,7 @@ class TimedOps final : public Ops {
   void route(const RouteArgs& args) override;
   void rope(const RopeArgs& args) override;
   void gated_activation(const GatedActivationArgs& args) override;
+  void gated_linear(const GatedLinearArgs& args) override;
   QuerySpec query_spec(const KvFormat& format) const override { return inner_.query_spec(format); }
   void kv_write(const KvWriteArgs& args) override;
   Result<std::unique_ptr<AttentionPlan>> make_plan(const AttentionShape& shape, int max_seqs, int max_tokens) override {
@@ -45,17 +46,12 @@ class TimedOps final : public Ops {
 
  private:
   template <class Work>
-  void timed(VerbCall call, Work&& work) {
-    device_.synchronize();
-    call.begin_ms = timeline_.now_ms();
-    work();
-    device_.synchronize();
-    call.end_ms = timeline_.now_ms();
-    timeline_.add(std::move(call));
+  void timed(VerbCall call, const Work& work) {
+    timeline_.time(device_, std::move(call), work);
   }
   template <class Work>
-  void timed(const char* verb, std::int64_t bytes, Work&& work) {
-    timed({.verb = verb, .bytes = bytes}, std::forward<Work>(work));
+  void timed(const char* verb, std::int64_t bytes, const Work& work) {
+    timed({.verb = verb, .bytes = bytes}, work);
   }
 
   void begin_step(const BatchView& batch);

@@ -21,9 +21,6 @@ class TimedComm final : public Comm {
   Status restore() override { return inner_.restore(); }
 
  private:
-  template <class Work>
-  void timed(VerbCall call, const Work& work);
-
   Comm& inner_;
   Device& device_;
   VerbTimeline& timeline_;

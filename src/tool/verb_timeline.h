@@ -6,7 +6,10 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "tensor/device.h"
 
 namespace octavo {
 
@@ -57,6 +60,16 @@ class VerbTimeline {
   void begin_step(int num_tokens, int num_decodes, int max_context);
   double now_ms() const;
   void add(VerbCall call);
+  // Adds the call that `work` makes, from the end of all that the device had to do before to the end of its own.
+  template <class Work>
+  void time(Device& device, VerbCall call, const Work& work) {
+    device.synchronize();
+    call.begin_ms = now_ms();
+    work();
+    device.synchronize();
+    call.end_ms = now_ms();
+    add(std::move(call));
+  }
   bool planning() const;  // the step has no verbs yet but plan_attention
   void clear() { steps_.clear(); }
   const std::vector<StepCalls>& steps() const { return steps_; }
