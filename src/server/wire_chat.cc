@@ -89,7 +89,8 @@ bool read_message(Fields& fields, const Words& words, const OrderedJson& message
   };
   if (!message.is_object()) return fail(" must be an object");
   const auto role = message.find("role");
-  if (role == message.end() || !role->is_string()) return fail(".role is missing");
+  if (role == message.end() || role->is_null()) return fail(".role is missing");
+  if (!role->is_string()) return fail(".role must be a string");
   const std::string name = role->get<std::string>();
   if (std::find(kRoles.begin(), kRoles.end(), name) == kRoles.end())
     return fail(".role is " + in_quotes(name) + ": it must be system, developer, user, assistant or tool");

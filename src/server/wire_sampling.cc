@@ -12,6 +12,7 @@ namespace octavo {
 namespace {
 
 constexpr std::size_t kMaxStops = 64;
+constexpr std::size_t kMaxRequestId = 256;  // as of the header X-Request-Id
 
 void read_stop(Fields& fields, SamplingParams& sampling) {
   const OrderedJson* stop = fields.find("stop");
@@ -134,6 +135,10 @@ void read_common(Fields& fields, const Words& words, GenerationSpec& spec) {
   fields.store("priority", spec.priority);
   fields.store("user", spec.user);
   fields.store("request_id", spec.id);
+  const bool printable = std::all_of(spec.id.begin(), spec.id.end(), [](char c) { return c >= ' ' && c <= '~'; });
+  if (!printable || spec.id.size() > kMaxRequestId)
+    fields.refuse("request_id",
+                  "request_id must be at most " + std::to_string(kMaxRequestId) + " printable characters of ASCII");
   fields.store("cache_salt", spec.cache_salt);
   if (const auto top = fields.integer("prompt_logprobs", -1, 20)) {
     if (*top < 0)
@@ -179,7 +184,9 @@ void refuse_unsupported(Fields& fields) {
 PromptSpec make_prompt(std::vector<std::int32_t> ids, const Words& words, const GenerationSpec& spec) {
   if (spec.keep_tokens) {
     const int answer = std::clamp(spec.sampling.max_tokens, 1, std::max(1, words.max_model_len - 1));
-    const int kept = *spec.keep_tokens > 0 ? *spec.keep_tokens : std::max(1, words.max_model_len - answer);
+    // An answer as long as the context leaves the prompt its half: max_tokens is cut to what there is room for anyway.
+    const int kept = *spec.keep_tokens > 0 ? *spec.keep_tokens
+                                           : std::max({1, words.max_model_len / 2, words.max_model_len - answer});
     ids.erase(ids.begin(), ids.end() - std::min(std::ssize(ids), static_cast<std::ptrdiff_t>(kept)));
   }
   PromptSpec prompt{.ids = std::move(ids), .echo = {}};
