@@ -343,10 +343,7 @@ void Connection::tick(Clock::time_point now) {
   if (now < deadline_) return;
   if (reading_) {
     // Best effort: who sends so slowly may not read either.
-    const HttpResponse response = error_response({.status = 408, .message = "the request did not come in time"});
-    const std::string text = "HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-type: application/json\r\n" +
-                             ("content-length: " + std::to_string(response.body.size())) + "\r\n\r\n" + response.body;
-    stream_->write_now(text);
+    stream_->write_now(last_text(error_response({.status = 408, .message = "the request did not come in time"})));
   }
   if (!exchange_) stream_->end_writing();
   close();

@@ -58,6 +58,20 @@ std::string_view status_phrase(int status) {
   return "Unknown";
 }
 
+std::string last_text(const HttpResponse& response) {
+  std::string text = "HTTP/1.1 " + std::to_string(response.status) + " " + std::string(status_phrase(response.status));
+  const auto header = [&](std::string_view name, const std::string& value) {
+    text += "\r\n" + std::string(name) + ": " + value;
+  };
+  header("server", "octavo/" OCTAVO_VERSION);
+  header("connection", "close");
+  header("content-type", response.content_type);
+  header("content-length", std::to_string(response.body.size()));
+  header("x-request-id", random_id());
+  for (const auto& [name, value] : response.headers) header(name, value);
+  return text + "\r\n\r\n" + response.body;
+}
+
 std::string percent_decode(std::string_view text) {
   std::string result;
   result.reserve(text.size());

@@ -30,6 +30,9 @@ struct HttpResponse {
 
 std::string_view status_phrase(int status);
 
+// The whole text of an answer to a request that was not read: the connection ends with it.
+std::string last_text(const HttpResponse& response);
+
 // "%2F" -> "/"; what is no escape stays as it is.
 std::string percent_decode(std::string_view text);
 

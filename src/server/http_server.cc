@@ -218,11 +218,8 @@ asio::awaitable<void> BeastServer::serve(std::shared_ptr<Connection> connection)
 // One too many: told so in as many bytes as a fresh socket takes at once. TLS would have to be agreed on first.
 void BeastServer::turn_away(StreamSocket socket) {
   if (tls_) return;
-  const std::string body = error_json({.status = 503, .message = "the server has as many connections as it may"});
-  const std::string text =
-      "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ncontent-type: application/json\r\n"
-      "content-length: " +
-      std::to_string(body.size()) + "\r\n\r\n" + body;
+  const std::string text = last_text(
+      error_response({.status = 503, .message = "the server has as many connections as it may", .retry_after = 1}));
   error_code ignored;
   socket.write_some(asio::buffer(text), ignored);
   socket.shutdown(StreamSocket::shutdown_send, ignored);

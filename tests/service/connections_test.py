@@ -123,8 +123,10 @@ class ConnectionsTest(ServiceTest):
         idle = self.server.raw(b"GET /version HTTP/1.1\r\nHost: a\r\n\r\n")
         begun = time.monotonic()
         self.assertEqual(until_closed(nothing), b"")
-        self.assertTrue(until_closed(headers).startswith(b"HTTP/1.1 408 "))
-        self.assertTrue(until_closed(body).startswith(b"HTTP/1.1 408 "))
+        for late in (until_closed(headers), until_closed(body)):
+            self.assertTrue(late.startswith(b"HTTP/1.1 408 "))
+            self.assertIn(b"\r\nx-request-id: ", late)
+            self.assertIn(b"\r\nserver: octavo/", late)
         self.assertTrue(until_closed(idle).startswith(b"HTTP/1.1 200 "))
         self.assertLess(time.monotonic() - begun, 8)
 
