@@ -2,19 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <thread>
 #include <vector>
+
+#include "base/on_threads.h"
 
 namespace octavo {
 namespace {
-
-// Runs work(i) on a thread for each i.
-template <class Work>
-void on_threads(int count, const Work& work) {
-  std::vector<std::thread> threads;
-  for (int i = 0; i < count; ++i) threads.emplace_back([&work, i] { work(i); });
-  for (std::thread& thread : threads) thread.join();
-}
 
 // Plain numbers, written by one thread and read by all: each meeting hands them over.
 TEST(Rendezvous, WhatWasWrittenBeforeAMeetingIsReadAfterIt) {

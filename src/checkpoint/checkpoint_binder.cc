@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -39,27 +40,13 @@ StoredTensor as_matrix(const StoredTensor& tensor, std::int64_t out, std::int64_
 }
 
 Status check_weight_dtype(const StoredTensor& tensor) {
-  switch (tensor.dtype) {
-    case DType::f32:
-    case DType::f16:
-    case DType::bf16:
-    case DType::e4m3:
-    case DType::q4_0:
-    case DType::q4_1:
-    case DType::q5_0:
-    case DType::q5_1:
-    case DType::q8_0:
-    case DType::q4_k:
-    case DType::q5_k:
-    case DType::q6_k:
-      return {};
-    default:
-      return tensor_error(tensor,
-                          "is " + std::string(dtype_info(tensor.dtype).name) +
-                              ", but a weight must be f32, f16, bf16, e4m3 with a scale, or one of GGUF's q4_0, q4_1, "
-                              "q5_0, q5_1, q8_0, q4_k, q5_k and q6_k",
-                          ErrorKind::unsupported);
-  }
+  constexpr std::array kPlain = {DType::f32, DType::f16, DType::bf16, DType::e4m3};
+  if (is_packed(tensor.dtype) || std::find(kPlain.begin(), kPlain.end(), tensor.dtype) != kPlain.end()) return {};
+  return tensor_error(tensor,
+                      "is " + std::string(dtype_info(tensor.dtype).name) +
+                          ", but a weight must be f32, f16, bf16, e4m3 with a scale, or one of GGUF's q4_0, q4_1, "
+                          "q5_0, q5_1, q8_0, q4_k, q5_k and q6_k",
+                      ErrorKind::unsupported);
 }
 
 Result<const StoredTensor*> CheckpointBinder::State::require(const std::string& name) {

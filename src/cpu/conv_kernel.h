@@ -35,14 +35,9 @@ class ConvKernel {
   using F = typename V::F;
   using Rows = RowAccess<V>;
 
-  static ActivationRow row_of(const void* data, std::int64_t offset, bool is_bf16) {
-    if (is_bf16) return {const_cast<std::uint16_t*>(static_cast<const std::uint16_t*>(data) + offset), true};
-    return {const_cast<float*>(static_cast<const float*>(data) + offset), false};
-  }
-
   void take_token(std::int64_t t, const float* const* inputs, float* newest) const {
-    const ActivationRow x = row_of(tile_.x, t * tile_.x_stride, tile_.x_is_bf16);
-    const ActivationRow out = row_of(tile_.out, t * tile_.out_stride, tile_.out_is_bf16);
+    const ActivationRow x = Rows::row_of(tile_.x, t);
+    const ActivationRow out = Rows::row_of(tile_.out, t);
     for (std::int64_t c = 0; c < tile_.channels; c += V::kLanes) {
       const F now = Rows::load(x, c, tile_.channels);
       V::store(newest + c, now);

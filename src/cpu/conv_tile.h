@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "cpu/row_tasks.h"
+
 namespace octavo::cpu {
 
 // The most of a tile.
@@ -13,12 +15,8 @@ constexpr std::int64_t kConvTaps = 4;
 constexpr std::int64_t kConvChannels = 512;
 
 struct ConvTile {
-  const void* x = nullptr;    // [tokens, channels], f32 or bf16
-  std::int64_t x_stride = 0;  // elements from a token to the next
-  bool x_is_bf16 = false;
-  void* out = nullptr;
-  std::int64_t out_stride = 0;
-  bool out_is_bf16 = false;
+  TokenRows x;  // [tokens, channels]
+  TokenRows out;
   const float* weight = nullptr;  // [channels, taps]
   float* state = nullptr;         // [channels, taps - 1], oldest first, updated
   std::int64_t tokens = 0;

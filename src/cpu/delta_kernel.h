@@ -79,10 +79,6 @@ class DeltaKernel {
   static std::int64_t padded(std::int64_t n) { return (n + kDeltaPad - 1) / kDeltaPad * kDeltaPad; }
   bool is_state_padded() const { return value_stride_ != tile_.value_width; }
 
-  static ActivationRow row_of(const DeltaRows& rows, std::int64_t t) {
-    if (rows.is_bf16) return {static_cast<std::uint16_t*>(rows.data) + t * rows.stride, true};
-    return {static_cast<float*>(rows.data) + t * rows.stride, false};
-  }
   float decay_of(std::int64_t t) const { return tile_.decay[t * tile_.decay_stride]; }
   float beta_of(std::int64_t t) const { return tile_.beta[t * tile_.beta_stride]; }
 
@@ -105,8 +101,8 @@ class DeltaKernel {
   void load_rows(std::int64_t first, int n) {
     const double scale = 1.0 / __builtin_sqrt(static_cast<double>(tile_.key_width));
     for (int i = 0; i < n; ++i) {
-      load_unit(row_of(tile_.k, first + i), 1.0, rows_ + i * key_stride_);
-      load_unit(row_of(tile_.q, first + i), scale, rows_ + (n + i) * key_stride_);
+      load_unit(Rows::row_of(tile_.k, first + i), 1.0, rows_ + i * key_stride_);
+      load_unit(Rows::row_of(tile_.q, first + i), scale, rows_ + (n + i) * key_stride_);
     }
   }
 
@@ -143,7 +139,7 @@ class DeltaKernel {
     if (even < tile_.key_width) read_row<kVecs>(k[even], state + even * value_stride_, read[0]);
 #pragma GCC unroll 8
     for (int v = 0; v < kVecs; ++v) {
-      const F value = Rows::load(row_of(tile_.v, t), column + v * V::kLanes, tile_.value_width);
+      const F value = Rows::load(Rows::row_of(tile_.v, t), column + v * V::kLanes, tile_.value_width);
       delta[v] = V::mul(beta, V::sub(value, V::mul(decay, V::add(read[0][v], read[1][v]))));
     }
     for (std::int64_t d = 0; d < even; d += 2)
@@ -153,7 +149,7 @@ class DeltaKernel {
     if (even < tile_.key_width) write_row<kVecs>(k[even], q[even], decay, delta, state + even * value_stride_, out[0]);
 #pragma GCC unroll 8
     for (int v = 0; v < kVecs; ++v)
-      Rows::store(row_of(tile_.out, t), column + v * V::kLanes, tile_.value_width, V::add(out[0][v], out[1][v]));
+      Rows::store(Rows::row_of(tile_.out, t), column + v * V::kLanes, tile_.value_width, V::add(out[0][v], out[1][v]));
   }
 
   template <int kVecs>
@@ -236,7 +232,7 @@ class DeltaKernel {
       for (std::int64_t c = 0; c < value_stride_; c += V::kLanes) {
         float* const at = news_ + i * value_stride_ + c;
         float* const result = results_ + i * value_stride_ + c;
-        const F value = Rows::load(row_of(tile_.v, first + i), c, tile_.value_width);
+        const F value = Rows::load(Rows::row_of(tile_.v, first + i), c, tile_.value_width);
         V::store(at, V::mul(beta, V::sub(value, V::mul(faded, V::load(at)))));
         V::store(result, V::mul(faded, V::load(result)));
       }
@@ -285,7 +281,8 @@ class DeltaKernel {
   void store_results(std::int64_t first) const {
     for (int i = 0; i < n_; ++i)
       for (std::int64_t c = 0; c < value_stride_; c += V::kLanes)
-        Rows::store(row_of(tile_.out, first + i), c, tile_.value_width, V::load(results_ + i * value_stride_ + c));
+        Rows::store(Rows::row_of(tile_.out, first + i), c, tile_.value_width,
+                    V::load(results_ + i * value_stride_ + c));
   }
 
   // c = a b, or keep c + a b. columns: a multiple of kDeltaPad.

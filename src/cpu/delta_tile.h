@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "cpu/row_tasks.h"
+
 namespace octavo::cpu {
 
 constexpr int kDeltaChunk = 64;  // tokens at a time
@@ -14,18 +16,11 @@ constexpr int kDeltaChunk = 64;  // tokens at a time
 constexpr int kDeltaPad = 32;
 static_assert(kDeltaChunk % kDeltaPad == 0);
 
-// The rows of consecutive tokens, f32 or bf16.
-struct DeltaRows {
-  void* data = nullptr;
-  std::int64_t stride = 0;  // elements from a token to the next
-  bool is_bf16 = false;
-};
-
 struct DeltaTile {
-  DeltaRows q;  // [tokens, key_width]
-  DeltaRows k;
-  DeltaRows v;  // [tokens, value_width]
-  DeltaRows out;
+  TokenRows q;  // [tokens, key_width]
+  TokenRows k;
+  TokenRows v;  // [tokens, value_width]
+  TokenRows out;
   const float* decay = nullptr;  // [tokens], g
   std::int64_t decay_stride = 0;
   const float* beta = nullptr;  // [tokens]

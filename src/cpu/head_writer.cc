@@ -18,8 +18,6 @@ namespace {
 constexpr int kMaxWidth = 1024;
 constexpr std::int64_t kTokensOfPart = 4;
 
-bool is_activation(const Tensor& x) { return x.dtype() == DType::f32 || x.dtype() == DType::bf16; }
-
 bool is_vectored(const KvWriteArgs& args) {
   if (args.kv.format.segments[0].part != KvPart::key) return false;
   const auto fits = [](const Tensor& x) {

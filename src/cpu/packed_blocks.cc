@@ -87,22 +87,6 @@ void load_six_bit_block(const std::byte* block, double* to) {
 
 }  // namespace
 
-bool is_packed(DType dtype) {
-  switch (dtype) {
-    case DType::q4_0:
-    case DType::q4_1:
-    case DType::q5_0:
-    case DType::q5_1:
-    case DType::q8_0:
-    case DType::q4_k:
-    case DType::q5_k:
-    case DType::q6_k:
-      return true;
-    default:
-      return false;
-  }
-}
-
 void load_packed_block(const std::byte* block, DType dtype, double* to) {
   switch (dtype) {
     case DType::q4_0:

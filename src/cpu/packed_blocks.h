@@ -8,10 +8,7 @@
 
 namespace octavo::cpu {
 
-// Whether load_packed_block() reads this dtype.
-bool is_packed(DType dtype);
-
-// All numbers of the block: dtype_info(dtype).block_elems.
+// All numbers of the block: dtype_info(dtype).block_elems. The dtype must be packed.
 void load_packed_block(const std::byte* block, DType dtype, double* to);
 
 }  // namespace octavo::cpu

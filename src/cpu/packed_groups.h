@@ -39,40 +39,32 @@ struct ByteCodes {
 };
 
 template <class V>
-struct UnpackQ50 : BlockOf<22> {
+struct UnpackQ50 : CentredBlock<V, 22, 16> {
   using Scale = StepAndBase;
   using Codes = ByteCodes<V>;
-  static void make_scales(const WeightRow& row, std::int64_t begin, std::int64_t count, Scale* scales) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      float two[4];
-      V::two_f16(row.bytes + (begin + i) * UnpackQ50::kBytes, two);
-      scales[i] = {two[0], -16.0f * two[0]};
-    }
-  }
   static void unpack(const std::uint8_t* p, int, const Scale& scale, typename V::F* w) {
     Codes::place(_mm256_or_si256(Codes::nibbles(p + 6), Codes::fifth_bits(p + 2)), scale, w);
   }
 };
 
 template <class V>
-struct UnpackQ51 : BlockOf<24> {
+struct UnpackQ51 : BasedBlock<V, 24> {
   using Scale = StepAndBase;
   using Codes = ByteCodes<V>;
-  static void make_scales(const WeightRow& row, std::int64_t begin, std::int64_t count, Scale* scales) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      float two[4];
-      V::two_f16(row.bytes + (begin + i) * UnpackQ51::kBytes, two);
-      scales[i] = {two[0], two[1]};
-    }
-  }
   static void unpack(const std::uint8_t* p, int, const Scale& scale, typename V::F* w) {
     Codes::place(_mm256_or_si256(Codes::nibbles(p + 8), Codes::fifth_bits(p + 4)), scale, w);
   }
 };
 
-// The eight scales of a block of q4_k or q5_k: 6 bits each of factors for step and base, packed in 12 bytes.
-template <class V>
-struct SixBitScales {
+// q4_k and q5_k: eight scales a block, 6 bits each of factors for step and base, packed in 12 bytes.
+template <class V, int kBytesOfBlock>
+struct SixBitBlock : BlockOf<kBytesOfBlock, 8> {
+  using Scale = StepAndBase;
+  static void make_scales(const WeightRow& row, std::int64_t begin, std::int64_t count, Scale* scales) {
+    for (std::int64_t i = 0; i < count; i += 8) make(row.bytes + (begin + i) / 8 * kBytesOfBlock, scales + i);
+  }
+
+ private:
   static void make(const std::uint8_t* block, StepAndBase* scales) {
     constexpr std::uint32_t kSixBits = 0x3F3F3F3F, kFourBits = 0x0F0F0F0F, kUpperBits = 0x30303030;
     float two[4];
@@ -90,7 +82,6 @@ struct SixBitScales {
     _mm256_storeu_ps(to + 8, _mm256_permute2f128_ps(low, high, 0x31));
   }
 
- private:
   static __m256 times(std::uint64_t eight_bytes, float factor) {
     const __m128i bytes = _mm_cvtsi64_si128(static_cast<long long>(eight_bytes));
     return _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes)), _mm256_set1_ps(factor));
@@ -98,25 +89,17 @@ struct SixBitScales {
 };
 
 template <class V>
-struct UnpackQ4K : BlockOf<144, 8> {
+struct UnpackQ4K : SixBitBlock<V, 144> {
   using Scale = StepAndBase;
-  static void make_scales(const WeightRow& row, std::int64_t begin, std::int64_t count, Scale* scales) {
-    for (std::int64_t i = 0; i < count; i += 8)
-      SixBitScales<V>::make(row.bytes + (begin + i) / 8 * UnpackQ4K::kBytes, scales + i);
-  }
   static void unpack(const std::uint8_t* block, int part, const Scale& scale, typename V::F* w) {
     ByteCodes<V>::place(ByteCodes<V>::shifted(block + 16 + part / 2 * kGroup, part % 2 * 4, 15), scale, w);
   }
 };
 
 template <class V>
-struct UnpackQ5K : BlockOf<176, 8> {
+struct UnpackQ5K : SixBitBlock<V, 176> {
   using Scale = StepAndBase;
   using Codes = ByteCodes<V>;
-  static void make_scales(const WeightRow& row, std::int64_t begin, std::int64_t count, Scale* scales) {
-    for (std::int64_t i = 0; i < count; i += 8)
-      SixBitScales<V>::make(row.bytes + (begin + i) / 8 * UnpackQ5K::kBytes, scales + i);
-  }
   static void unpack(const std::uint8_t* block, int part, const Scale& scale, typename V::F* w) {
     const __m256i low = Codes::shifted(block + 48 + part / 2 * kGroup, part % 2 * 4, 15);
     const __m256i fifth = _mm256_slli_epi16(Codes::shifted(block + 16, part, 1), 4);

@@ -4,20 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <thread>
 
+#include "base/on_threads.h"
 #include "cpu/backend.h"
 #include "tensor/float8.h"
 
 namespace octavo::cpu {
 namespace {
-
-template <class Work>
-void on_ranks(int count, const Work& work) {
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < count; ++rank) threads.emplace_back([&work, rank] { work(rank); });
-  for (std::thread& thread : threads) thread.join();
-}
 
 float number(int rank, std::int64_t i) {
   return std::sin(static_cast<float>(i) * 0.7f + static_cast<float>(rank) * 1.3f) * (rank == 1 ? 1000.0f : 1.0f);
@@ -45,7 +38,7 @@ TEST(RankComm, SumsAreThoseOfTheRanksInTheirOrder) {
         }
         narrow.push_back(bf16_from_f32(sum));
       }
-      on_ranks(size, [&](int rank) {
+      on_threads(size, [&](int rank) {
         RankComm comm(group, rank);
         comm.all_reduce(Tensor(floats[static_cast<std::size_t>(rank)].data(), DType::f32, {count}));
         comm.all_reduce(Tensor(halves[static_cast<std::size_t>(rank)].data(), DType::bf16, {count, 1}));
@@ -61,7 +54,7 @@ TEST(RankComm, ColumnsStandSideBySideInOrder) {
   constexpr int kSize = 3;
   const auto group = std::make_shared<RankGroup>(kSize);
   std::vector<std::vector<float>> gathered(kSize, std::vector<float>(2 * kSize * 2));
-  on_ranks(kSize, [&](int rank) {
+  on_threads(kSize, [&](int rank) {
     RankComm comm(group, rank);
     const auto r = static_cast<float>(rank);
     std::vector<float> own = {r, r + 10, -1, r + 20, r + 30, -1};  // rows of 2, strided by 3
@@ -75,18 +68,18 @@ TEST(RankComm, ColumnsStandSideBySideInOrder) {
 TEST(RankComm, NobodyWaitsForARankThatGaveUp) {
   const auto group = std::make_shared<RankGroup>(2);
   std::vector<float> numbers = {1, 2};
-  on_ranks(2, [&](int rank) {
+  on_threads(2, [&](int rank) {
     RankComm comm(group, rank);
     if (rank == 1) return comm.give_up();
     comm.all_reduce(Tensor(numbers.data(), DType::f32, {2}));
     comm.all_gather_columns(Tensor(numbers.data(), DType::f32, {1, 1}), Tensor(numbers.data(), DType::f32, {1, 2}));
   });
-  on_ranks(2, [&](int rank) {
+  on_threads(2, [&](int rank) {
     RankComm comm(group, rank);
     EXPECT_TRUE(comm.restore());
   });
   std::vector<float> other = {10, 20};
-  on_ranks(2, [&](int rank) {
+  on_threads(2, [&](int rank) {
     RankComm(group, rank).all_reduce(Tensor(rank == 0 ? numbers.data() : other.data(), DType::f32, {2}));
   });
   EXPECT_EQ(numbers, (std::vector<float>{11, 22}));

@@ -11,6 +11,10 @@ class RowAccess {
  public:
   using F = typename V::F;
 
+  static ActivationRow row_of(const TokenRows& rows, std::int64_t token) {
+    if (rows.is_bf16) return {static_cast<std::uint16_t*>(rows.data) + token * rows.stride, true};
+    return {static_cast<float*>(rows.data) + token * rows.stride, false};
+  }
   static F load(const ActivationRow& row, std::int64_t at, std::int64_t n) {
     if (n - at < V::kLanes) return load_last(row, at, n - at);
     return row.is_bf16 ? V::from_bf16(static_cast<const std::uint16_t*>(row.data) + at)

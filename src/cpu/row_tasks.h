@@ -13,6 +13,13 @@ struct ActivationRow {
   bool is_bf16 = false;
 };
 
+// The rows of consecutive tokens.
+struct TokenRows {
+  void* data = nullptr;
+  std::int64_t stride = 0;  // elements from a token to the next
+  bool is_bf16 = false;
+};
+
 struct NormTask {
   ActivationRow x;
   ActivationRow residual;  // data null: none; else updated to residual + x and normed instead of x

@@ -13,7 +13,6 @@ namespace {
 
 constexpr std::int64_t kNumbersOfPart = 8192;  // of a row or of several: a microsecond or two
 
-bool is_activation(const Tensor& x) { return x.dtype() == DType::f32 || x.dtype() == DType::bf16; }
 ActivationRow row_of(const Tensor& x, std::int64_t i) { return {row_at(x, i), x.dtype() == DType::bf16}; }
 
 template <class Work>

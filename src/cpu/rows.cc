@@ -62,6 +62,12 @@ void store_row(const float* from, std::int64_t n, std::byte* to, DType dtype) {
   }
 }
 
+bool is_activation(const Tensor& tensor) { return tensor.dtype() == DType::f32 || tensor.dtype() == DType::bf16; }
+
+TokenRows token_rows(const Tensor& tensor, std::byte* first) {
+  return {first, tensor.stride(0), tensor.dtype() == DType::bf16};
+}
+
 float rounded_to(DType dtype, float x) {
   switch (dtype) {
     case DType::bf16:

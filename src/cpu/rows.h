@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cpu/row_tasks.h"
 #include "tensor/tensor.h"
 
 namespace octavo::cpu {
@@ -15,6 +16,11 @@ std::byte* row_at(const Tensor& tensor, std::int64_t i, std::int64_t j);
 // n numbers, `stride` elements apart.
 void load_row(const std::byte* from, DType dtype, std::int64_t n, float* to, std::int64_t stride = 1);
 void store_row(const float* from, std::int64_t n, std::byte* to, DType dtype);
+
+// Whether its rows are ones of the vector paths (ActivationRow): f32 or bf16.
+bool is_activation(const Tensor& tensor);
+// The rows of consecutive tokens, of which `first` is the first one's place in the tensor.
+TokenRows token_rows(const Tensor& tensor, std::byte* first);
 
 // x as the dtype holds it.
 float rounded_to(DType dtype, float x);

@@ -23,7 +23,7 @@ bool has_tiles(const AttentionArgs& args) {
   if (format.segments[0].part != KvPart::key) return false;
   for (int i = 0; i < 2; ++i)
     if (format.segments[i].width % kKeyLanes != 0 || format.segments[i].width > kMaxHeadWidth) return false;
-  return args.out.dtype() == DType::f32 || args.out.dtype() == DType::bf16;
+  return is_activation(args.out);
 }
 
 CacheKind kind_of(KvElem elem) {

@@ -12,10 +12,10 @@ namespace octavo::cpu {
 namespace {
 
 void run_conv_update(ThreadPool& pool, const ConvUpdateArgs& args, void (*convolve)(const ConvTile&)) {
-  const auto is_taken = [](const Tensor& x) { return x.dtype() == DType::f32 || x.dtype() == DType::bf16; };
   const std::int64_t channels = args.x.size(1);
   const std::int64_t taps = args.weight.size(1);
-  if (!is_taken(args.x) || !is_taken(args.out) || taps < 2 || taps > kConvTaps) return plain::conv_update(pool, args);
+  if (!is_activation(args.x) || !is_activation(args.out) || taps < 2 || taps > kConvTaps)
+    return plain::conv_update(pool, args);
   check(args.weight.size(0) == channels && args.state.size(1) == channels && args.state.size(2) == taps - 1 &&
             args.state.contiguous() && args.out.size(1) == channels,
         "shapes of conv_update");
@@ -35,14 +35,11 @@ void run_conv_update(ThreadPool& pool, const ConvUpdateArgs& args, void (*convol
     tile.state = args.state.data<float>() + (records[seq] * channels + first) * (taps - 1);
     if (context[seq] == tile.tokens) std::fill(tile.state, tile.state + tile.channels * (taps - 1), 0.0f);
     if (tile.tokens == 0) return;
-    const Tensor x = args.x.columns(first, tile.channels);
-    const Tensor out = args.out.columns(first, tile.channels);
-    tile.x = row_at(x, query_start[seq]);
-    tile.x_stride = x.stride(0);
-    tile.x_is_bf16 = x.dtype() == DType::bf16;
-    tile.out = row_at(out, query_start[seq]);
-    tile.out_stride = out.stride(0);
-    tile.out_is_bf16 = out.dtype() == DType::bf16;
+    const auto rows_of = [&](const Tensor& x) {
+      return token_rows(x, row_at(x.columns(first, tile.channels), query_start[seq]));
+    };
+    tile.x = rows_of(args.x);
+    tile.out = rows_of(args.out);
     convolve(tile);
   });
 }

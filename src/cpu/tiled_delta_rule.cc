@@ -19,22 +19,16 @@ constexpr std::int64_t kLeastChunk = 8;
 
 using DeltaTileFunction = void (*)(const DeltaTile&);
 
-bool is_activation_dtype(const Tensor& x) { return x.dtype() == DType::f32 || x.dtype() == DType::bf16; }
-
-DeltaRows rows_from(const Tensor& x, std::int64_t token, std::int64_t head) {
-  return {row_at(x, token, head), x.stride(0), x.dtype() == DType::bf16};
-}
-
 struct FreeMemory {
   void operator()(float* memory) const { std::free(memory); }
 };
 
 void run_tile(const DeltaRuleArgs& args, const DeltaHead& head, DeltaTileFunction function) {
   DeltaTile tile;
-  tile.q = rows_from(args.q, head.begin, head.key_head);
-  tile.k = rows_from(args.k, head.begin, head.key_head);
-  tile.v = rows_from(args.v, head.begin, head.head);
-  tile.out = rows_from(args.out, head.begin, head.head);
+  tile.q = token_rows(args.q, row_at(args.q, head.begin, head.key_head));
+  tile.k = token_rows(args.k, row_at(args.k, head.begin, head.key_head));
+  tile.v = token_rows(args.v, row_at(args.v, head.begin, head.head));
+  tile.out = token_rows(args.out, row_at(args.out, head.begin, head.head));
   tile.decay = reinterpret_cast<const float*>(row_at(args.decay, head.begin)) + head.head;
   tile.decay_stride = args.decay.stride(0);
   tile.beta = reinterpret_cast<const float*>(row_at(args.beta, head.begin)) + head.head;
@@ -53,8 +47,7 @@ void run_tile(const DeltaRuleArgs& args, const DeltaHead& head, DeltaTileFunctio
 
 template <DeltaTileFunction kTokens, DeltaTileFunction kChunks>
 void run_delta_rule(ThreadPool& pool, const DeltaRuleArgs& args, bool deterministic) {
-  if (!is_activation_dtype(args.q) || !is_activation_dtype(args.k) || !is_activation_dtype(args.v) ||
-      !is_activation_dtype(args.out))
+  if (!is_activation(args.q) || !is_activation(args.k) || !is_activation(args.v) || !is_activation(args.out))
     return plain::delta_rule(pool, args, deterministic);
   const auto recurrent = [](const DeltaRuleArgs& call, const DeltaHead& head) { run_tile(call, head, kTokens); };
   const auto in_chunks = [](const DeltaRuleArgs& call, const DeltaHead& head) {

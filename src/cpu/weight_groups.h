@@ -89,27 +89,39 @@ struct UnpackE2m1 : BlockOf<16> {
   static void unpack(const std::uint8_t* p, int, const Scale& scale, typename V::F* w) { V::e2m1(p, scale, w); }
 };
 
-template <class V>
-struct UnpackQ40 : BlockOf<18> {
+// Blocks of a group that begin with an f16 d: value = d (q - zero).
+template <class V, int kBytesOfBlock, int kZero>
+struct CentredBlock : BlockOf<kBytesOfBlock> {
   using Scale = StepAndBase;
   static void make_scales(const WeightRow& row, std::int64_t begin, std::int64_t count, Scale* scales) {
     for (std::int64_t i = 0; i < count; ++i) {
       float two[4];
-      V::two_f16(row.bytes + (begin + i) * kBytes, two);
-      scales[i] = {two[0], -8.0f * two[0]};
+      V::two_f16(row.bytes + (begin + i) * kBytesOfBlock, two);
+      scales[i] = {two[0], -static_cast<float>(kZero) * two[0]};
     }
   }
+};
+
+// Those that begin with f16 d and m: value = d q + m.
+template <class V, int kBytesOfBlock>
+struct BasedBlock : BlockOf<kBytesOfBlock> {
+  using Scale = StepAndBase;
+  static void make_scales(const WeightRow& row, std::int64_t begin, std::int64_t count, Scale* scales) {
+    for (std::int64_t i = 0; i < count; ++i) V::two_f16(row.bytes + (begin + i) * kBytesOfBlock, &scales[i].step);
+  }
+};
+
+template <class V>
+struct UnpackQ40 : CentredBlock<V, 18, 8> {
+  using Scale = StepAndBase;
   static void unpack(const std::uint8_t* p, int, const Scale& scale, typename V::F* w) {
     V::nibbles(p + 2, scale.step, scale.base, w);
   }
 };
 
 template <class V>
-struct UnpackQ41 : BlockOf<20> {
+struct UnpackQ41 : BasedBlock<V, 20> {
   using Scale = StepAndBase;
-  static void make_scales(const WeightRow& row, std::int64_t begin, std::int64_t count, Scale* scales) {
-    for (std::int64_t i = 0; i < count; ++i) V::two_f16(row.bytes + (begin + i) * kBytes, &scales[i].step);
-  }
   static void unpack(const std::uint8_t* p, int, const Scale& scale, typename V::F* w) {
     V::nibbles(p + 4, scale.step, scale.base, w);
   }

@@ -10,31 +10,11 @@
 namespace octavo {
 namespace {
 
-FakeEngine make(const FakeEngineSpec& spec, const EngineConfig& config) {
-  auto fake = make_fake_engine(spec, config);
-  EXPECT_TRUE(fake) << (fake ? "" : fake.error().message());
-  return *std::move(fake);
-}
-
-Request greedy(std::vector<std::int32_t> prompt, int max_tokens = 8) {
-  Request request;
-  request.prompt = std::move(prompt);
-  request.sampling.temperature = 0;
-  request.sampling.max_tokens = max_tokens;
-  return request;
-}
-
-std::vector<std::int32_t> counting(int size, int from = 1) {
-  std::vector<std::int32_t> ids;
-  for (int i = 0; i < size; ++i) ids.push_back((from + i * 7) % 40);
-  return ids;
-}
-
 // One whose answers take so long that they can only end by cancellation.
 FakeEngine make_long() {
   EngineConfig config = small_config(40000);
   config.max_model_len = 300000;
-  return make({.max_positions = 300000}, config);
+  return start_fake_engine({.max_positions = 300000}, config);
 }
 
 TEST(Engine, CancellationFreesAllPages) {
@@ -51,7 +31,7 @@ TEST(Engine, CancellationFreesAllPages) {
 }
 
 TEST(Engine, CancellingOneContinuationLeavesTheOthers) {
-  FakeEngine fake = make({}, small_config(64));
+  FakeEngine fake = start_fake_engine({}, small_config(64));
   Request request = greedy(counting(20), 40);
   request.sampling.n = 3;
   auto stream = fake->submit(request);
@@ -68,7 +48,7 @@ TEST(Engine, CancellingOneContinuationLeavesTheOthers) {
 
 TEST(Engine, PrefixHitAndMissGiveTheSame) {
   for (const int size : {7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 64}) {
-    FakeEngine fake = make({}, small_config(64));
+    FakeEngine fake = start_fake_engine({}, small_config(64));
     const Answer cold = ask(*fake.engine, greedy(counting(size)));
     const Answer warm = ask(*fake.engine, greedy(counting(size)));
     EXPECT_EQ(cold.cached_tokens, 0);
@@ -80,7 +60,7 @@ TEST(Engine, PrefixHitAndMissGiveTheSame) {
 }
 
 TEST(Engine, CachedPagesAreSharedWithinSaltAndAdapterOnly) {
-  FakeEngine fake = make({}, small_config(64));
+  FakeEngine fake = start_fake_engine({}, small_config(64));
   Request request = greedy(counting(33));
   Request salted = request;
   salted.cache_salt = "a";
@@ -93,7 +73,7 @@ TEST(Engine, CachedPagesAreSharedWithinSaltAndAdapterOnly) {
 }
 
 TEST(Engine, AnAnswerIsReusedWhenItComesBackAsPrompt) {
-  FakeEngine fake = make({}, small_config(64));
+  FakeEngine fake = start_fake_engine({}, small_config(64));
   Request request = greedy(counting(20), 20);
   const Answer first = ask(*fake.engine, request);
   request.prompt.insert(request.prompt.end(), first.tokens.begin(), first.tokens.end());
@@ -102,7 +82,7 @@ TEST(Engine, AnAnswerIsReusedWhenItComesBackAsPrompt) {
 
 TEST(Engine, ContinuationsComputeTheirPromptOnce) {
   EngineConfig config = small_config(128);
-  FakeEngine fake = make({}, config);
+  FakeEngine fake = start_fake_engine({}, config);
   Request request = greedy(counting(65), 4);
   request.sampling.n = 4;
   request.sampling.temperature = 1;
@@ -118,7 +98,7 @@ TEST(Engine, ContinuationsComputeTheirPromptOnce) {
 
 // Limit 128: 8 tokens of prompt leave 120.
 TEST(Engine, MaxTokensAreClampedToTheContext) {
-  FakeEngine fake = make({}, small_config(64));
+  FakeEngine fake = start_fake_engine({}, small_config(64));
   EXPECT_EQ(ask(*fake.engine, greedy(counting(8), 119)).tokens.size(), 119u);
   EXPECT_EQ(ask(*fake.engine, greedy(counting(8), 125)).tokens.size(), 120u);
   EXPECT_EQ(ask(*fake.engine, greedy(counting(8), 999999)).tokens.size(), 120u);
@@ -138,7 +118,7 @@ TEST(Engine, MaxTokensAreClampedToTheContext) {
 TEST(Engine, OneRequestOfTheWholeContextRunsInAPoolOfItsSize) {
   EngineConfig config = small_config(16);
   config.max_model_len = 128;
-  FakeEngine fake = make({}, config);
+  FakeEngine fake = start_fake_engine({}, config);
   EXPECT_EQ(fake->facts().capacity_tokens, 128);
   std::vector<std::unique_ptr<TokenStream>> streams;
   for (int i = 0; i < 6; ++i) streams.push_back(fake->submit(greedy(counting(8 + 20 * i, i), 0)).value());
@@ -148,7 +128,7 @@ TEST(Engine, OneRequestOfTheWholeContextRunsInAPoolOfItsSize) {
 }
 
 TEST(Engine, AStepThatFailsEndsEveryRequestAndRefusesNewOnes) {
-  FakeEngine fake = make({.throw_at = 3}, small_config(64));
+  FakeEngine fake = start_fake_engine({.throw_at = 3}, small_config(64));
   auto first = fake->submit(greedy(counting(20), 0));
   auto second = fake->submit(greedy(counting(20, 2), 0));
   ASSERT_TRUE(first);
@@ -176,7 +156,7 @@ void expect_that_want_of_memory_costs_one_request(const std::vector<int>& window
   };
   int failures = 0;
   for (int allowed = 0; allowed < 100; ++allowed) {
-    FakeEngine fake = make({.windows = windows}, small_config(64));
+    FakeEngine fake = start_fake_engine({.windows = windows}, small_config(64));
     FailingMemory memory(allowed);
     std::atomic<bool> armed = false;
     std::vector<std::unique_ptr<TokenStream>> streams;
@@ -216,7 +196,7 @@ TEST(Engine, WantOfMemoryCostsOneRequestWithStates) {
 
 TEST(Engine, ADeviceThatFailsEndsEveryRequestAndRefusesNewOnes) {
   for (const bool works_alone : {false, true}) {
-    FakeEngine fake = make({.works_alone = works_alone}, small_config(64));
+    FakeEngine fake = start_fake_engine({.works_alone = works_alone}, small_config(64));
     EXPECT_EQ(ask(*fake.engine, greedy(counting(8), 3)).tokens.size(), 3u);
     fake.backend->device().failure = "the fake GPU has failed: an illegal address";
     const Answer answer = ask(*fake.engine, greedy(counting(20), 0));
@@ -229,7 +209,7 @@ TEST(Engine, ADeviceThatFailsEndsEveryRequestAndRefusesNewOnes) {
 }
 
 TEST(Engine, DecodeStepsAreRecordedAtStartForEachBatchAndReplayed) {
-  FakeEngine fake = make({.works_alone = true, .batch_step = 4}, small_config(64));
+  FakeEngine fake = start_fake_engine({.works_alone = true, .batch_step = 4}, small_config(64));
   EXPECT_EQ(fake.backend->device().recordings, 2);  // 4 and 8 of at most 8 sequences
   const int before = fake.model->forwards;
   expect_same(ask(*fake.engine, greedy(counting(8), 9)), expected_answer(*fake.model, greedy(counting(8), 9), 128));
@@ -240,7 +220,7 @@ TEST(Engine, DecodeStepsAreRecordedAtStartForEachBatchAndReplayed) {
 
 // Recording is computing there: at start it would only make the first answer wait.
 TEST(Engine, ADeviceThatWorksAtOnceRecordsAStepWhenItFirstComes) {
-  FakeEngine fake = make({}, small_config(64));
+  FakeEngine fake = start_fake_engine({}, small_config(64));
   EXPECT_EQ(fake.backend->device().recordings, 0);
   EXPECT_EQ(fake.model->forwards, 0);
   expect_same(ask(*fake.engine, greedy(counting(8), 9)), expected_answer(*fake.model, greedy(counting(8), 9), 128));
@@ -249,22 +229,22 @@ TEST(Engine, ADeviceThatWorksAtOnceRecordsAStepWhenItFirstComes) {
 }
 
 TEST(Engine, AStepThatCannotBeRecordedIsComputedAllTheSame) {
-  FakeEngine fake = make({.records = false}, small_config(64));
+  FakeEngine fake = start_fake_engine({.records = false}, small_config(64));
   expect_same(ask(*fake.engine, greedy(counting(8), 9)), expected_answer(*fake.model, greedy(counting(8), 9), 128));
   EXPECT_EQ(fake.backend->device().replays, 0);
 }
 
 TEST(Engine, ATokenThatDoesNotExistFailsItsRequestAlone) {
-  FakeEngine fake = make({}, small_config(64));
+  FakeEngine fake = start_fake_engine({}, small_config(64));
   fake.backend->ops().out_of_range = true;
   EXPECT_EQ(ask(*fake.engine, greedy(counting(8))).finish, FinishReason::failed);
   fake.backend->ops().out_of_range = false;
   EXPECT_EQ(ask(*fake.engine, greedy(counting(8))).finish, FinishReason::length);
 }
 
-// A config may name an end token beyond the vocabulary; banning it would write beyond the logits.
+// Families refuse such a config; of a model made otherwise, banning the token would write beyond the logits.
 TEST(Engine, EndTokensBeyondTheVocabularyAreLeftOut) {
-  FakeEngine fake = make({.eos = {-1, 40, 100000}}, small_config(64));
+  FakeEngine fake = start_fake_engine({.eos = {-1, 40, 100000}}, small_config(64));
   Request request = greedy(counting(8), 8);
   request.sampling.min_tokens = 8;
   EXPECT_EQ(ask(*fake.engine, request).tokens.size(), 8u);
@@ -286,7 +266,7 @@ TEST(Engine, AFullQueueRefusesAtOnceAndCountsContinuations) {
   config.max_model_len = 128;
   config.max_num_seqs = 1;
   config.max_queued = 4;
-  FakeEngine fake = make({}, config);
+  FakeEngine fake = start_fake_engine({}, config);
   std::vector<std::unique_ptr<TokenStream>> streams;
   int refused = 0;
   for (int i = 0; i < 40; ++i) {
@@ -311,7 +291,7 @@ TEST(Engine, LogitsOfEveryPositionWhateverTheChunks) {
   for (const int chunk : {1, 7, 64, 200}) {
     EngineConfig config = small_config(20);
     config.max_num_batched_tokens = chunk;
-    FakeEngine fake = make({.windows = {0}}, config);
+    FakeEngine fake = start_fake_engine({.windows = {0}}, config);
     for (const std::optional<int> decode_from :
          {std::optional<int>(), std::optional<int>(0), std::optional<int>(50), std::optional<int>(100)}) {
       const int before = fake.model->forwards;
@@ -335,7 +315,7 @@ TEST(Engine, LogitsInBlocksOfRows) {
     for (const bool caching : {true, false}) {
       EngineConfig config = small_config(40, static_cast<int>(windows.size()));
       config.prefix_caching = caching;
-      FakeEngine fake = make({.windows = windows}, config);
+      FakeEngine fake = start_fake_engine({.windows = windows}, config);
       for (int first = 0; first < 100; first += 24) {
         const int end = std::min(first + 24, 100);
         const auto rows = fake->logits({ids.begin(), ids.begin() + end}, std::nullopt, first);
@@ -371,7 +351,7 @@ TEST(Engine, TwoEnginesShareOneModel) {
 }
 
 TEST(Engine, LogitsNameWhatIsWrong) {
-  FakeEngine fake = make({}, small_config(64));
+  FakeEngine fake = start_fake_engine({}, small_config(64));
   EXPECT_EQ(fake->logits({}, {}).error().message(), "there are no tokens to compute logits of");
   EXPECT_EQ(fake->logits(counting(129), {}).error().message(),
             "This model's maximum context length is 128 tokens, but there are 129 tokens to compute logits of");
@@ -386,7 +366,7 @@ TEST(Engine, LogitsNameWhatIsWrong) {
 }
 
 TEST(Engine, LogprobsAreOfTheUnchangedLogits) {
-  FakeEngine fake = make({}, small_config(64));
+  FakeEngine fake = start_fake_engine({}, small_config(64));
   Request request = greedy(counting(20), 6);
   request.sampling.logprobs = 3;
   request.sampling.repetition_penalty = 2;
@@ -405,7 +385,7 @@ TEST(Engine, LogprobsAreOfTheUnchangedLogits) {
 
 // Two prompts that overlap, in both orders, cached or not: rows are always computed, never stale.
 TEST(Engine, PromptLogprobsAreComputedEvenWhenThePromptIsCached) {
-  FakeEngine fake = make({}, small_config(64));
+  FakeEngine fake = start_fake_engine({}, small_config(64));
   for (const int size : {40, 33, 40}) {
     Request request = greedy(counting(size), 2);
     request.sampling.prompt_logprobs = 2;
@@ -425,7 +405,7 @@ TEST(Engine, RequestsWithoutSeedDifferAndRepeatWithTheEngineSeed) {
   const auto run = [](std::uint64_t seed) {
     EngineConfig config = small_config(64);
     config.seed = seed;
-    FakeEngine fake = make({}, config);
+    FakeEngine fake = start_fake_engine({}, config);
     Request request = greedy(counting(8), 12);
     request.sampling.temperature = 1;
     return std::pair(ask(*fake.engine, request).tokens, ask(*fake.engine, request).tokens);
@@ -437,7 +417,7 @@ TEST(Engine, RequestsWithoutSeedDifferAndRepeatWithTheEngineSeed) {
 }
 
 TEST(Engine, StatisticsAreTrueOnceAnEventWasRead) {
-  FakeEngine fake = make({}, small_config(64));
+  FakeEngine fake = start_fake_engine({}, small_config(64));
   ask(*fake.engine, greedy(counting(20), 5));
   const EngineStats stats = fake->stats();
   EXPECT_EQ(stats.prompt_tokens, 20u);
@@ -464,7 +444,7 @@ TEST(Engine, ALengthThatDoesNotFitIsRefusedWithTheBytesItNeeds) {
       "one request of --max-model-len 128 needs 4.2 KiB (4352 bytes) of KV cache, but --kv-cache-memory-bytes gives "
       "4096 bytes: at most 120 tokens fit");
   config.max_model_len.reset();
-  EXPECT_EQ(make(FakeEngineSpec{}, config)->facts().max_model_len, 120);
+  EXPECT_EQ(start_fake_engine(FakeEngineSpec{}, config)->facts().max_model_len, 120);
 }
 
 }  // namespace

@@ -70,6 +70,28 @@ inline Result<FakeEngine> make_fake_engine(const FakeEngineSpec& spec, const Eng
   return fake;
 }
 
+// The same where it must succeed.
+inline FakeEngine start_fake_engine(const FakeEngineSpec& spec, const EngineConfig& config) {
+  auto fake = make_fake_engine(spec, config);
+  EXPECT_TRUE(fake) << (fake ? "" : fake.error().message());
+  return *std::move(fake);
+}
+
+// Tokens of the vocabulary of 40, each seven beyond the one before.
+inline std::vector<std::int32_t> counting(int size, int from = 1) {
+  std::vector<std::int32_t> ids;
+  for (int i = 0; i < size; ++i) ids.push_back((from + i * 7) % 40);
+  return ids;
+}
+
+inline Request greedy(std::vector<std::int32_t> prompt, int max_tokens = 8) {
+  Request request;
+  request.prompt = std::move(prompt);
+  request.sampling.temperature = 0;
+  request.sampling.max_tokens = max_tokens;
+  return request;
+}
+
 // A small configuration: pages of 8, and a pool of so many of them.
 inline EngineConfig small_config(int num_pages, int num_layers = 1) {
   EngineConfig config;

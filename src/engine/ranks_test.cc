@@ -7,20 +7,6 @@
 namespace octavo {
 namespace {
 
-FakeEngine on_ranks(const FakeEngineSpec& spec, const EngineConfig& config) {
-  auto fake = make_fake_engine(spec, config);
-  EXPECT_TRUE(fake) << (fake ? "" : fake.error().message());
-  return *std::move(fake);
-}
-
-Request plain_request(int size, int from, int max_tokens) {
-  Request request;
-  for (int i = 0; i < size; ++i) request.prompt.push_back((from + i * 7) % 40);
-  request.sampling.temperature = 0;
-  request.sampling.max_tokens = max_tokens;
-  return request;
-}
-
 void expect_all_places_right(const FakeEngine& fake) {
   for (const FakeModel* model : fake.models) EXPECT_EQ(model->wrong_places, 0);
 }
@@ -34,7 +20,7 @@ TEST(Ranks, AnswersAreThoseOfTheRequestAlone) {
       config.max_num_seqs = 6;
       config.max_model_len = 64;
       config.max_queued = 1000;
-      FakeEngine fake = on_ranks(
+      FakeEngine fake = start_fake_engine(
           {.max_positions = 64, .windows = windows, .eos = {0}, .works_alone = works_alone, .num_ranks = 3}, config);
       std::mt19937 random(11);
       std::vector<std::pair<Request, std::unique_ptr<TokenStream>>> open;
@@ -56,12 +42,12 @@ TEST(Ranks, AnswersAreThoseOfTheRequestAlone) {
 TEST(Ranks, PreemptedRequestsAreComputedAnew) {
   EngineConfig config = small_config(9);
   config.max_model_len = 64;
-  FakeEngine fake = on_ranks({.max_positions = 64, .num_ranks = 2}, config);
+  FakeEngine fake = start_fake_engine({.max_positions = 64, .num_ranks = 2}, config);
   std::vector<std::unique_ptr<TokenStream>> streams;
-  for (int i = 0; i < 4; ++i) streams.push_back(fake->submit(plain_request(10, i, 40)).value());
+  for (int i = 0; i < 4; ++i) streams.push_back(fake->submit(greedy(counting(10, i), 40)).value());
   for (int i = 0; i < 4; ++i)
     expect_same(read_all(*streams[static_cast<std::size_t>(i)], 1)[0],
-                expected_answer(*fake.model, plain_request(10, i, 40), 64));
+                expected_answer(*fake.model, greedy(counting(10, i), 40), 64));
   EXPECT_GT(fake->stats().preemptions, 0u);
   expect_all_places_right(fake);
 }
@@ -69,9 +55,9 @@ TEST(Ranks, PreemptedRequestsAreComputedAnew) {
 TEST(Ranks, CancellationAndTheEndOfTheEngineHangNowhere) {
   EngineConfig config = small_config(40000);
   config.max_model_len = 300000;
-  FakeEngine fake = on_ranks({.max_positions = 300000, .num_ranks = 4}, config);
-  auto cancelled = fake->submit(plain_request(30, 1, 0)).value();
-  auto running = fake->submit(plain_request(20, 2, 0)).value();
+  FakeEngine fake = start_fake_engine({.max_positions = 300000, .num_ranks = 4}, config);
+  auto cancelled = fake->submit(greedy(counting(30, 1), 0)).value();
+  auto running = fake->submit(greedy(counting(20, 2), 0)).value();
   ASSERT_TRUE(cancelled->next());
   ASSERT_TRUE(running->next());
   cancelled->cancel();
@@ -85,10 +71,10 @@ TEST(Ranks, CancellationAndTheEndOfTheEngineHangNowhere) {
 TEST(Ranks, ARankThatFindsNoMemoryCostsOneRequest) {
   for (const std::vector<int>& windows : {std::vector{0}, std::vector{0, FakeModel::kRecurrent}})
     for (const std::size_t rank : {0u, 1u, 2u}) {
-      FakeEngine fake = on_ranks({.windows = windows, .num_ranks = 3}, small_config(64, 2));
+      FakeEngine fake = start_fake_engine({.windows = windows, .num_ranks = 3}, small_config(64, 2));
       fake.models[rank]->out_of_memory_at = fake.models[rank]->forwards + 9;
       std::vector<std::unique_ptr<TokenStream>> streams;
-      for (int i = 0; i < 3; ++i) streams.push_back(fake->submit(plain_request(20, i, 60)).value());
+      for (int i = 0; i < 3; ++i) streams.push_back(fake->submit(greedy(counting(20, i), 60)).value());
       int failed = 0;
       for (int i = 0; i < 3; ++i) {
         const Answer answer = read_all(*streams[static_cast<std::size_t>(i)], 1)[0];
@@ -97,48 +83,49 @@ TEST(Ranks, ARankThatFindsNoMemoryCostsOneRequest) {
           ++failed;
           continue;
         }
-        expect_same(answer, expected_answer(*fake.model, plain_request(20, i, 60), 128));
+        expect_same(answer, expected_answer(*fake.model, greedy(counting(20, i), 60), 128));
       }
       EXPECT_EQ(failed, 1) << "rank " << rank;
       EXPECT_TRUE(fake->alive());
-      expect_same(ask(*fake.engine, plain_request(9, 5, 9)), expected_answer(*fake.model, plain_request(9, 5, 9), 128));
+      expect_same(ask(*fake.engine, greedy(counting(9, 5), 9)),
+                  expected_answer(*fake.model, greedy(counting(9, 5), 9), 128));
       expect_all_places_right(fake);
     }
 }
 
 TEST(Ranks, ARankThatThrowsEndsEveryRequestWithItsSentence) {
   for (const int rank : {0, 1, 2}) {
-    FakeEngine fake = on_ranks({.throw_at = 3, .num_ranks = 3, .failing_rank = rank}, small_config(64));
-    const Answer answer = ask(*fake.engine, plain_request(20, 1, 0));
+    FakeEngine fake = start_fake_engine({.throw_at = 3, .num_ranks = 3, .failing_rank = rank}, small_config(64));
+    const Answer answer = ask(*fake.engine, greedy(counting(20, 1), 0));
     EXPECT_EQ(answer.finish, FinishReason::failed);
     EXPECT_EQ(answer.failure,
               "the engine has stopped because a step failed (the fake device fell off); it must be started again");
-    EXPECT_EQ(fake->submit(plain_request(20, 1, 1)).error().message(), answer.failure);
+    EXPECT_EQ(fake->submit(greedy(counting(20, 1), 1)).error().message(), answer.failure);
   }
 }
 
 TEST(Ranks, ADeviceThatFailsIsNoticedWhoseverItIs) {
   for (const std::size_t rank : {0u, 1u}) {
-    FakeEngine fake = on_ranks({.num_ranks = 2}, small_config(64));
+    FakeEngine fake = start_fake_engine({.num_ranks = 2}, small_config(64));
     fake.backends[rank]->device().failure = "the fake GPU has failed";
-    const Answer answer = ask(*fake.engine, plain_request(20, 1, 0));
+    const Answer answer = ask(*fake.engine, greedy(counting(20, 1), 0));
     EXPECT_NE(answer.failure.find("a step failed (the fake GPU has failed)"), std::string::npos) << answer.failure;
   }
 }
 
 // Ranks that cannot speak to one another again after a step was given up: no later step may trust their sums.
 TEST(Ranks, CommunicationThatIsLostEndsTheEngine) {
-  FakeEngine fake = on_ranks({.num_ranks = 2}, small_config(64));
+  FakeEngine fake = start_fake_engine({.num_ranks = 2}, small_config(64));
   fake.backends[1]->comm().lasting_failure = "the fake ranks are apart";
   fake.models[0]->out_of_memory_at = fake.models[0]->forwards + 2;
-  const Answer answer = ask(*fake.engine, plain_request(20, 1, 0));
+  const Answer answer = ask(*fake.engine, greedy(counting(20, 1), 0));
   EXPECT_NE(answer.failure.find("a step failed (the fake ranks are apart)"), std::string::npos) << answer.failure;
 }
 
 // 4 of 40 pages of each rank hold nothing; all ranks' bytes are told, and the pages of one.
 TEST(Ranks, FactsTellWhatIsOnEachAndInAll) {
-  const FakeEngine alone = on_ranks({}, small_config(40));
-  const FakeEngine shared = on_ranks({.num_ranks = 2}, small_config(40));
+  const FakeEngine alone = start_fake_engine({}, small_config(40));
+  const FakeEngine shared = start_fake_engine({.num_ranks = 2}, small_config(40));
   const EngineFacts& one = alone.engine->facts();
   const EngineFacts& two = shared.engine->facts();
   EXPECT_EQ(two.num_ranks, 2);
@@ -176,7 +163,7 @@ TEST(Ranks, TheCacheFitsTheDeviceThatHasLeast) {
   EXPECT_TRUE(facts.capacity_derivation.ends_with(", on each of 2 ranks")) << facts.capacity_derivation;
   EXPECT_GT(facts.kv_cache_bytes, 2 * 16 * kMiB);
   EXPECT_LE(facts.kv_cache_bytes, 2 * 18 * kMiB);
-  Request request = plain_request(20, 3, 9);
+  Request request = greedy(counting(20, 3), 9);
   const auto& truth = static_cast<const FakeModel&>(*loaded->ranks[0].model);
   expect_same(ask(**engine, request), expected_answer(truth, request, facts.max_model_len));
 }

@@ -18,14 +18,6 @@ std::vector<std::int32_t> prompt_of(int size, int first = 0) {
   return prompt;
 }
 
-Request short_answer(std::vector<std::int32_t> prompt, int max_tokens = 3) {
-  Request request;
-  request.prompt = std::move(prompt);
-  request.sampling.temperature = 0;
-  request.sampling.max_tokens = max_tokens;
-  return request;
-}
-
 EngineConfig roomy_config() {
   EngineConfig config = small_config(100, 2);
   config.max_num_batched_tokens = 256;
@@ -34,7 +26,7 @@ EngineConfig roomy_config() {
 }
 
 FakeEngine start(const EngineConfig& config, bool works_alone = false) {
-  return *make_fake_engine({.windows = {FakeModel::kRecurrent, 0}, .works_alone = works_alone}, config);
+  return start_fake_engine({.windows = {FakeModel::kRecurrent, 0}, .works_alone = works_alone}, config);
 }
 
 // The answer, and that it is the one that its history decides.
@@ -67,14 +59,14 @@ TEST(SnapshotPoints, DoubleAndEndWithThePromptAndWithWhatIsShared) {
 TEST(Snapshots, APromptIsTakenUpAtItsLastWholePage) {
   for (const bool works_alone : {false, true}) {
     FakeEngine fake = start(roomy_config(), works_alone);
-    const Request request = short_answer(prompt_of(45));
+    const Request request = greedy(prompt_of(45), 3);
     EXPECT_EQ(checked(fake, request).cached_tokens, 0);
     EXPECT_EQ(fake->stats().records_cached, 2) << "after 32 and 40";
     EXPECT_EQ(checked(fake, request).cached_tokens, 40);
     std::vector<std::int32_t> longer = prompt_of(45);
     longer.resize(70, 7);
-    EXPECT_EQ(checked(fake, short_answer(longer)).cached_tokens, 40);
-    EXPECT_EQ(checked(fake, short_answer(longer)).cached_tokens, 64);
+    EXPECT_EQ(checked(fake, greedy(longer, 3)).cached_tokens, 40);
+    EXPECT_EQ(checked(fake, greedy(longer, 3)).cached_tokens, 64);
     EXPECT_EQ(fake->stats().records_held, 0);
   }
 }
@@ -84,7 +76,7 @@ TEST(Snapshots, WhatTwoPromptsShareIsFoundByTheThird) {
   const auto with_tail = [](int tail) {
     std::vector<std::int32_t> prompt = prompt_of(20);
     for (int i = 0; i < 40; ++i) prompt.push_back((tail + i) % kVocab);
-    return short_answer(std::move(prompt));
+    return greedy(std::move(prompt), 3);
   };
   EXPECT_EQ(checked(fake, with_tail(3)).cached_tokens, 0);
   EXPECT_EQ(checked(fake, with_tail(13)).cached_tokens, 0) << "16 tokens are there, but no state after them";
@@ -95,15 +87,15 @@ TEST(Snapshots, AnAnswerLeavesThemToo) {
   for (const bool works_alone : {false, true}) {
     FakeEngine fake = start(roomy_config(), works_alone);
     std::vector<std::int32_t> history = prompt_of(10);
-    const Answer answer = checked(fake, short_answer(history, 60));
+    const Answer answer = checked(fake, greedy(history, 60));
     history.insert(history.end(), answer.tokens.begin(), answer.tokens.end());
-    EXPECT_EQ(checked(fake, short_answer(history)).cached_tokens, 64);
+    EXPECT_EQ(checked(fake, greedy(history, 3)).cached_tokens, 64);
   }
 }
 
 TEST(Snapshots, ContinuationsOfARequestBeginFromTheLeaders) {
   FakeEngine fake = start(roomy_config());
-  Request request = short_answer(prompt_of(45), 5);
+  Request request = greedy(prompt_of(45), 5);
   request.sampling.n = 3;
   request.sampling.seed = 11;
   request.sampling.temperature = 0.8f;
@@ -126,18 +118,18 @@ TEST(Snapshots, TheyAreBoundedAndTheOldestGoFirst) {
             std::string::npos)
       << fake->facts().capacity_derivation;
   for (int i = 0; i < 7; ++i) {
-    checked(fake, short_answer(prompt_of(36, i)));
+    checked(fake, greedy(prompt_of(36, i), 3));
     EXPECT_LE(fake->stats().records_cached, 5);
   }
-  EXPECT_EQ(checked(fake, short_answer(prompt_of(36, 6))).cached_tokens, 32);
-  EXPECT_EQ(checked(fake, short_answer(prompt_of(36, 0))).cached_tokens, 0);
+  EXPECT_EQ(checked(fake, greedy(prompt_of(36, 6), 3)).cached_tokens, 32);
+  EXPECT_EQ(checked(fake, greedy(prompt_of(36, 0), 3)).cached_tokens, 0);
 }
 
 TEST(Snapshots, ResetForgetsThem) {
   FakeEngine fake = start(roomy_config());
-  checked(fake, short_answer(prompt_of(45)));
+  checked(fake, greedy(prompt_of(45), 3));
   fake->reset_prefix_cache();
-  EXPECT_EQ(checked(fake, short_answer(prompt_of(45))).cached_tokens, 0);
+  EXPECT_EQ(checked(fake, greedy(prompt_of(45), 3)).cached_tokens, 0);
 }
 
 TEST(Snapshots, WithoutThePrefixCacheThereAreNone) {
@@ -145,7 +137,7 @@ TEST(Snapshots, WithoutThePrefixCacheThereAreNone) {
   config.prefix_caching = false;
   FakeEngine fake = start(config);
   EXPECT_EQ(fake->stats().records_total, 4);
-  for (int round = 0; round < 2; ++round) EXPECT_EQ(checked(fake, short_answer(prompt_of(45))).cached_tokens, 0);
+  for (int round = 0; round < 2; ++round) EXPECT_EQ(checked(fake, greedy(prompt_of(45), 3)).cached_tokens, 0);
   EXPECT_EQ(fake->stats().records_cached, 0);
 }
 

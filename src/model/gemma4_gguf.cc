@@ -25,12 +25,6 @@ constexpr std::array<GgufKey, 13> kGemma4Keys = {{
     {"expert_count", "num_experts", false},
 }};
 
-const StoredTensor* find_tensor(const GgufFile& file, const std::string& name) {
-  for (const StoredTensor& tensor : file.tensors())
-    if (tensor.name == name) return &tensor;
-  return nullptr;
-}
-
 // One number for each layer, where the file may say one for all.
 Result<std::vector<std::int64_t>> numbers_of_layers(const GgufFile& file, const std::string& key,
                                                     std::size_t num_layers) {
@@ -60,7 +54,7 @@ Status add_layers(const GgufFile& file, std::size_t num_layers, Json& config) {
                        std::to_string(widths[i]) + " wide, unlike the layers beside it, which is not supported",
                    ErrorKind::unsupported);
     const std::string prefix = "blk." + std::to_string(i);
-    if (i < first_sharing && slides[i] == 0 && find_tensor(file, prefix + ".attn_v.weight") == nullptr)
+    if (i < first_sharing && slides[i] == 0 && find_gguf_tensor(file, prefix + ".attn_v.weight") == nullptr)
       config["attention_k_eq_v"] = true;
   }
   const bool wider = sharing > 0 && widths.back() != widths.front();
@@ -79,7 +73,7 @@ Status add_layers(const GgufFile& file, std::size_t num_layers, Json& config) {
 
 // Full layers rotate the first pairs of a head only: the divisors of the others are so large that they stand still.
 Result<double> rotated_share(const GgufFile& file) {
-  const StoredTensor* tensor = find_tensor(file, "rope_freqs.weight");
+  const StoredTensor* tensor = find_gguf_tensor(file, "rope_freqs.weight");
   if (tensor == nullptr) return Error("tensor rope_freqs.weight is missing", ErrorKind::not_found);
   OCTAVO_TRY(const std::vector<float> divisors, read_floats(*tensor));
   const auto still = std::find_if(divisors.begin(), divisors.end(), [](float divisor) { return divisor != 1.0f; });
@@ -118,7 +112,8 @@ Result<Json> gemma4_config_from_gguf(const GgufFile& file) {
   if (!config.contains("hidden_size_per_layer_input")) config["hidden_size_per_layer_input"] = 0;
   OCTAVO_TRY(add_layers(file, static_cast<std::size_t>(num_layers), config));
   OCTAVO_TRY(add_ropes(file, config));
-  if (const StoredTensor* inputs = find_tensor(file, "per_layer_token_embd.weight"); inputs && !inputs->shape.empty())
+  if (const StoredTensor* inputs = find_gguf_tensor(file, "per_layer_token_embd.weight");
+      inputs && !inputs->shape.empty())
     config["vocab_size_per_layer_input"] = inputs->shape.front();
   OCTAVO_TRY(add_gguf_vocabulary(file, config));
   return config;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -65,8 +64,9 @@ Status check_rope_width(const GgufFile& file, const std::string& prefix, const J
   const double head_dim = config.value("head_dim", config.at("hidden_size").get<double>() / heads);
   if (head_dim != std::trunc(head_dim)) return {};  // heads that do not divide are refused by their own name
   if (width && *width != head_dim)
-    return Error(prefix + "rope.dimension_count " + std::to_string(std::llround(*width)) + " differs from the head size " +
-                     std::to_string(std::llround(head_dim)) + ", which is not supported",
+    return Error(prefix + "rope.dimension_count " + std::to_string(std::llround(*width)) +
+                     " differs from the head size " + std::to_string(std::llround(head_dim)) +
+                     ", which is not supported",
                  ErrorKind::unsupported);
   return {};
 }
@@ -77,17 +77,10 @@ Status read_rope_scaling(const GgufFile& file, const std::string& prefix, Json& 
     rope["rope_type"] = *kind;
     OCTAVO_TRY(copy_gguf_rope_scaling(file, prefix, rope));
   }
-  for (const StoredTensor& tensor : file.tensors()) {
-    if (tensor.name != "rope_freqs.weight") continue;
-    if (tensor.dtype != DType::f32) return Error("tensor rope_freqs.weight must be F32");
-    Json divisors = Json::array();
-    for (std::size_t at = 0; at + sizeof(float) <= tensor.bytes.size(); at += sizeof(float)) {
-      float value = 0;
-      std::memcpy(&value, tensor.bytes.data() + at, sizeof value);
-      divisors.push_back(value);
-    }
-    rope["divisors"] = std::move(divisors);
-  }
+  const StoredTensor* tensor = find_gguf_tensor(file, "rope_freqs.weight");
+  if (tensor == nullptr) return {};
+  if (tensor->dtype != DType::f32) return Error("tensor rope_freqs.weight must be F32");
+  OCTAVO_TRY(rope["divisors"], read_floats(*tensor));
   return {};
 }
 
@@ -110,12 +103,13 @@ Result<Json> end_tokens(const GgufFile& file) {
   return Json(ids);
 }
 
-bool has_tensor(const GgufFile& file, std::string_view name) {
-  return std::any_of(file.tensors().begin(), file.tensors().end(),
-                     [&](const StoredTensor& tensor) { return tensor.name == name; });
-}
-
 }  // namespace
+
+const StoredTensor* find_gguf_tensor(const GgufFile& file, std::string_view name) {
+  const auto found = std::find_if(file.tensors().begin(), file.tensors().end(),
+                                  [&](const StoredTensor& tensor) { return tensor.name == name; });
+  return found == file.tensors().end() ? nullptr : &*found;
+}
 
 // A whole one is shown as such in messages.
 Status copy_gguf_number(const GgufFile& file, const std::string& key, const char* name, Json& config) {
@@ -144,7 +138,7 @@ Status copy_gguf_rope_scaling(const GgufFile& file, const std::string& prefix, J
 Status add_gguf_vocabulary(const GgufFile& file, Json& config) {
   if (!config.contains("vocab_size"))
     if (const auto* tokens = file.find_strings("tokenizer.ggml.tokens")) config["vocab_size"] = tokens->size();
-  config["tie_word_embeddings"] = !has_tensor(file, "output.weight");
+  config["tie_word_embeddings"] = find_gguf_tensor(file, "output.weight") == nullptr;
   OCTAVO_TRY(config["eos_token_id"], end_tokens(file));
   OCTAVO_TRY(const auto bos, file.find_int("tokenizer.ggml.bos_token_id"));
   if (bos) config["bos_token_id"] = *bos;
@@ -162,7 +156,7 @@ Result<Json> dense_config_from_gguf(const GgufFile& file, std::string_view archi
   OCTAVO_TRY(copy_gguf_number(file, prefix + kRopeBase.key, kRopeBase.name, rope));
   OCTAVO_TRY(read_rope_scaling(file, prefix, rope));
   config["rope_parameters"] = std::move(rope);
-  config["attention_bias"] = has_tensor(file, "blk.0.attn_q.bias");
+  config["attention_bias"] = find_gguf_tensor(file, "blk.0.attn_q.bias") != nullptr;
   OCTAVO_TRY(add_gguf_vocabulary(file, config));
   return config;
 }

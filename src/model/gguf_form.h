@@ -12,6 +12,9 @@
 
 namespace octavo {
 
+// nullptr: the file has no such tensor.
+const StoredTensor* find_gguf_tensor(const GgufFile& file, std::string_view name);
+
 // One number of the metadata and what config.json calls it.
 struct GgufKey {
   const char* key;   // GGUF's, after the architecture's prefix

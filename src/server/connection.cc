@@ -53,9 +53,7 @@ std::string lower(boost::beast::string_view text) {
 
 // A client's id is echoed only if a header can hold it.
 std::string request_id(std::string_view given) {
-  const bool usable = !given.empty() && given.size() <= 256 &&
-                      std::all_of(given.begin(), given.end(), [](char c) { return c >= ' ' && c <= '~'; });
-  return usable ? std::string(given) : random_id();
+  return !given.empty() && is_request_id(given) ? std::string(given) : random_id();
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "server/http_message.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <random>
@@ -114,6 +115,11 @@ std::string random_id() {
     for (int i = 0; i < 16; ++i, bits >>= 4) id += kDigits[bits & 15];
   }
   return id;
+}
+
+bool is_request_id(std::string_view text) {
+  return text.size() <= kMaxRequestId &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
 }
 
 }  // namespace octavo

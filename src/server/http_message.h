@@ -41,5 +41,8 @@ void set_target(HttpRequest& request, std::string_view target);
 
 // 32 hexadecimal digits that nobody else has.
 std::string random_id();
+// What a client may call its request: at most kMaxRequestId printable characters of ASCII.
+constexpr std::size_t kMaxRequestId = 256;
+bool is_request_id(std::string_view text);
 
 }  // namespace octavo

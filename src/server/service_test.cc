@@ -21,9 +21,7 @@ class TestServer {
   explicit TestServer(const FakeEngineSpec& spec) : words_(test_words()) {
     EngineConfig config = small_config(64);
     config.max_queued = 64;
-    auto fake = make_fake_engine(spec, config);
-    EXPECT_TRUE(fake) << fake.error().message();
-    fake_ = *std::move(fake);
+    fake_ = start_fake_engine(spec, config);
     auto http = HttpServer::bind({.host = "127.0.0.1", .port = 0, .uds = ""}, {});
     EXPECT_TRUE(http) << http.error().message();
     http_ = *std::move(http);

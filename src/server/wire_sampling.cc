@@ -7,12 +7,12 @@
 
 #include "base/strings.h"
 #include "engine/request_check.h"
+#include "server/http_message.h"
 
 namespace octavo {
 namespace {
 
 constexpr std::size_t kMaxStops = 64;
-constexpr std::size_t kMaxRequestId = 256;  // as of the header X-Request-Id
 
 void read_stop(Fields& fields, SamplingParams& sampling) {
   const OrderedJson* stop = fields.find("stop");
@@ -135,8 +135,7 @@ void read_common(Fields& fields, const Words& words, GenerationSpec& spec) {
   fields.store("priority", spec.priority);
   fields.store("user", spec.user);
   fields.store("request_id", spec.id);
-  const bool printable = std::all_of(spec.id.begin(), spec.id.end(), [](char c) { return c >= ' ' && c <= '~'; });
-  if (!printable || spec.id.size() > kMaxRequestId)
+  if (!is_request_id(spec.id))
     fields.refuse("request_id",
                   "request_id must be at most " + std::to_string(kMaxRequestId) + " printable characters of ASCII");
   fields.store("cache_salt", spec.cache_salt);

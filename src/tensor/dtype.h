@@ -106,6 +106,23 @@ constexpr DTypeInfo dtype_info(DType dtype) {
 
 constexpr bool is_block_type(DType dtype) { return dtype_info(dtype).block_elems > 1; }
 
+// GGUF's blocks with scales of their own, which weights stay packed in.
+constexpr bool is_packed(DType dtype) {
+  switch (dtype) {
+    case DType::q4_0:
+    case DType::q4_1:
+    case DType::q5_0:
+    case DType::q5_1:
+    case DType::q8_0:
+    case DType::q4_k:
+    case DType::q5_k:
+    case DType::q6_k:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // Bytes of `count` numbers; count must be a multiple of the block.
 constexpr std::int64_t dtype_bytes(DType dtype, std::int64_t count) {
   return count / dtype_info(dtype).block_elems * dtype_info(dtype).block_bytes;

@@ -31,6 +31,15 @@ std::string kind_of(const Weight& weight) {
   return std::to_string(weight.out) + " x " + std::to_string(weight.in) + " " + dtypes;
 }
 
+// Of x W^T + bias, by LinearArgs or GatedLinearArgs.
+template <class Args>
+VerbCall product_of(const char* verb, const Args& args) {
+  return {.verb = verb,
+          .bytes = bytes_of(args.weight) + bytes_of({&args.x, &args.bias, &args.out}),
+          .operations = 2 * args.x.size(0) * args.weight.in * args.weight.out,
+          .kind = kind_of(args.weight)};
+}
+
 }  // namespace
 
 void TimedOps::begin_step(const BatchView& batch) {
@@ -77,11 +86,7 @@ void TimedOps::add_rms_norm(const AddRmsNormArgs& args) {
 }
 
 void TimedOps::linear(const LinearArgs& args) {
-  timed({.verb = "linear",
-         .bytes = bytes_of(args.weight) + bytes_of({&args.x, &args.bias, &args.out}),
-         .operations = 2 * args.x.size(0) * args.weight.in * args.weight.out,
-         .kind = kind_of(args.weight)},
-        [&] { inner_.linear(args); });
+  timed(product_of("linear", args), [&] { inner_.linear(args); });
 }
 
 void TimedOps::head_linear(const HeadLinearArgs& args) {
@@ -121,11 +126,7 @@ void TimedOps::gated_activation(const GatedActivationArgs& args) {
 
 // The product is read and written between its two parts only where the wing does them apart.
 void TimedOps::gated_linear(const GatedLinearArgs& args) {
-  timed({.verb = "gated_linear",
-         .bytes = bytes_of(args.weight) + bytes_of({&args.x, &args.bias, &args.out}),
-         .operations = 2 * args.x.size(0) * args.weight.in * args.weight.out,
-         .kind = kind_of(args.weight)},
-        [&] { inner_.gated_linear(args); });
+  timed(product_of("gated_linear", args), [&] { inner_.gated_linear(args); });
 }
 
 void TimedOps::kv_write(const KvWriteArgs& args) {

@@ -7,11 +7,11 @@ import struct
 import unittest
 
 import checkpoints
-from checkpoints import ARRAY, F32, I32, STRING, U32
-from golden_form import GoldenFormTest, Source
+from checkpoints import ARRAY, I32, STRING, U32
+from golden_form import GGML_BF16, GGML_F32, WHOLE, GoldenFormTest, Source, gguf_keys
 from octavo_program import octavo
 
-GGML_F32, GGML_BF16, GGML_MXFP4 = 0, 30, 39
+GGML_MXFP4 = 39
 LAYER_PARTS = {
     "input_layernorm.weight": "attn_norm.weight",
     "post_attention_layernorm.weight": "ffn_norm.weight",
@@ -24,11 +24,6 @@ LAYER_PARTS = {
     "mlp.gate.": "ffn_gate_inp.",
     "mlp.router.": "ffn_gate_inp.",
     "self_attn.sinks": "attn_sinks.weight",
-}
-WHOLE = {
-    "model.embed_tokens.weight": "token_embd.weight",
-    "model.norm.weight": "output_norm.weight",
-    "lm_head.weight": "output.weight",
 }
 
 
@@ -48,10 +43,7 @@ def keys_of(config, architecture, **more):
         "expert_count": config["num_local_experts"],
         "expert_used_count": config["num_experts_per_tok"],
     } | more
-    kinds = {int: U32, float: F32, str: STRING}
-    return [("general.architecture", STRING, architecture)] + [
-        (f"{architecture}.{key}", kinds[type(value)], value) for key, value in keys.items()
-    ]
+    return gguf_keys(architecture, keys)
 
 
 def plain_tensors(source):

@@ -6,10 +6,9 @@ import unittest
 
 import checkpoints
 from checkpoints import ARRAY, BOOL, F32, STRING, U32
-from golden_form import GoldenFormTest, Source, floats_of_bf16
+from golden_form import GGML_BF16, GGML_F32, WHOLE, GoldenFormTest, Source, floats_of_bf16, gguf_keys
 from octavo_program import octavo
 
-GGML_F32, GGML_BF16 = 0, 30
 GEMMA4_WHOLE = {
     "embed_tokens.weight": "token_embd.weight",
     "embed_tokens_per_layer.weight": "per_layer_token_embd.weight",
@@ -99,11 +98,6 @@ def gemma4_keys(source):
     ]
 
 
-DEEPSEEK_WHOLE = {
-    "model.embed_tokens.weight": "token_embd.weight",
-    "model.norm.weight": "output_norm.weight",
-    "lm_head.weight": "output.weight",
-}
 DEEPSEEK_LAYER = {
     "input_layernorm.weight": "attn_norm.weight",
     "post_attention_layernorm.weight": "ffn_norm.weight",
@@ -127,8 +121,8 @@ DEEPSEEK_LAYER = {
 
 def deepseek_name(name):
     name = name.removeprefix("language_model.")
-    if name in DEEPSEEK_WHOLE:
-        return DEEPSEEK_WHOLE[name]
+    if name in WHOLE:
+        return WHOLE[name]
     _, _, layer, rest = name.split(".", 3)
     return f"blk.{layer}.{DEEPSEEK_LAYER[rest]}"
 
@@ -218,14 +212,11 @@ def deepseek_keys(source, apart):
         "rope.freq_base": config["rope_theta"],
         "rope.scaling.factor": rope["factor"],
         "rope.scaling.original_context_length": rope["original_max_position_embeddings"],
+        "rope.scaling.type": "yarn",
         "rope.scaling.yarn_log_multiplier": 0.1 * rope["mscale_all_dim"],
+        "expert_weights_norm": config["norm_topk_prob"],
     }
-    kinds = {int: U32, float: F32}
-    return [
-        ("general.architecture", STRING, "deepseek2"),
-        ("deepseek2.rope.scaling.type", STRING, "yarn"),
-        ("deepseek2.expert_weights_norm", BOOL, config["norm_topk_prob"]),
-    ] + [(f"deepseek2.{key}", kinds[type(value)], value) for key, value in numbers.items()]
+    return gguf_keys("deepseek2", numbers)
 
 
 class FamilyTest(GoldenFormTest):

@@ -4,7 +4,23 @@ import math
 import struct
 
 import checkpoints
+from checkpoints import BOOL, F32, STRING, U32
 from octavo_program import ProgramTest, octavo
+
+GGML_F32, GGML_BF16 = 0, 30
+WHOLE = {
+    "model.embed_tokens.weight": "token_embd.weight",
+    "model.norm.weight": "output_norm.weight",
+    "lm_head.weight": "output.weight",
+}
+
+
+def gguf_keys(architecture, numbers):
+    """Metadata in GGUF's kinds, by what Python has: the architecture, and keys behind its name."""
+    kinds = {bool: BOOL, int: U32, float: F32, str: STRING}
+    return [("general.architecture", STRING, architecture)] + [
+        (f"{architecture}.{key}", kinds[type(value)], value) for key, value in numbers.items()
+    ]
 
 
 def e4m3(code):
