@@ -86,7 +86,7 @@ class ChatTest(ServiceTest):
         self.server.wait_until(lambda: self.server.gauge("vllm:num_requests_running") == 1)
         chat.program.send_signal(signal.SIGINT)
         chat.wait_for("\n> ")
-        self.assert_idle(5)
+        self.assert_idle()
         chat.program.send_signal(signal.SIGINT)
         self.assertIn("Ctrl-D leaves", chat.wait_for("> "))
         chat.say("/clear")

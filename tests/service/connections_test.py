@@ -7,9 +7,9 @@ import struct
 import time
 import unittest
 
-from served import PATIENCE, ServiceTest, events
+from served import LONG_CONTEXT, PATIENCE, ServiceTest, events
 
-LONG = {"prompt": "hello world", "max_tokens": 2000, "ignore_eos": True, "temperature": 0}
+LONG = {"prompt": "hello world", "max_tokens": 60000, "ignore_eos": True, "temperature": 0}
 
 
 def until_closed(connection, limit=1 << 20):
@@ -86,17 +86,6 @@ class ConnectionsTest(ServiceTest):
         self.assertEqual(connection.getresponse().status, 200)
         connection.close()
 
-    def test_what_is_not_http_is_closed_at_once(self):
-        for data in (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", b"nonsense\r\n\r\n",
-                     b"GET /version HTTP/1.1\r\nno colon\r\n\r\n", b"GET /version HTTP/3.0\r\n\r\n",
-                     b"POST /tokenize HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-                     b"POST /tokenize HTTP/1.1\r\nContent-Length: x\r\n\r\n"):
-            with self.subTest(data):
-                begun = time.monotonic()
-                answer = until_closed(self.server.raw(data))
-                self.assertTrue(answer.startswith(b"HTTP/1.1 400 "), answer)
-                self.assertLess(time.monotonic() - begun, 1.9)
-
     def test_headers_too_large(self):
         answer = until_closed(self.server.raw(b"GET /version HTTP/1.1\r\nx: " + b"a" * 100000 + b"\r\n\r\n"))
         self.assertTrue(answer.startswith(b"HTTP/1.1 431 "), answer[:100])
@@ -128,7 +117,7 @@ class ConnectionsTest(ServiceTest):
             self.assertIn(b"\r\nx-request-id: ", late)
             self.assertIn(b"\r\nserver: octavo/", late)
         self.assertTrue(until_closed(idle).startswith(b"HTTP/1.1 200 "))
-        self.assertLess(time.monotonic() - begun, 8)
+        self.assertLess(time.monotonic() - begun, 25, "seconds; without the flags it would be 30")
 
     def test_a_reader_that_does_not_read_is_cut_and_costs_the_others_nothing(self):
         body = json.dumps(LONG | {"stream": True, "logprobs": 20, "n": 8}).encode()
@@ -163,8 +152,21 @@ class ConnectionsTest(ServiceTest):
             return False
 
 
+class StrangersTest(ServiceTest):
+    def test_what_is_not_http_is_closed_at_once(self):
+        for data in (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", b"nonsense\r\n\r\n",
+                     b"GET /version HTTP/1.1\r\nno colon\r\n\r\n", b"GET /version HTTP/3.0\r\n\r\n",
+                     b"POST /tokenize HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+                     b"POST /tokenize HTTP/1.1\r\nContent-Length: x\r\n\r\n"):
+            with self.subTest(data):
+                begun = time.monotonic()
+                answer = until_closed(self.server.raw(data))
+                self.assertTrue(answer.startswith(b"HTTP/1.1 400 "), answer)
+                self.assertLess(time.monotonic() - begun, 15, "seconds; --header-timeout is 30")
+
+
 class ClientGoneTest(ServiceTest):
-    flags = ("--max-num-seqs", "2")
+    flags = ("--max-num-seqs", "2", *LONG_CONTEXT)
 
     def test_streams_whole_answers_and_queued_requests_stop(self):
         before = self.server.metrics()["vllm:request_success_total", 'finished_reason="abort"']
@@ -181,7 +183,7 @@ class ClientGoneTest(ServiceTest):
                 if reset:
                     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 connection.close()
-            self.assert_idle(5)
+            self.assert_idle()
         after = self.server.metrics()
         self.assertEqual(after["vllm:request_success_total", 'finished_reason="abort"'] - before, 8)
         self.assertEqual(after["octavo:requests_aborted_total", 'reason="client_gone"'], 8)
@@ -196,7 +198,7 @@ class ClientGoneTest(ServiceTest):
         self.assertTrue(rest.endswith(b"data: [DONE]\n\n"))
         connection.close()
         self.assertEqual(self.server.post("/abort_requests", {"abort_all": True}).json, {"aborted": 0})
-        self.assert_idle(5)
+        self.assert_idle()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Faults that other servers of quantized caches had, each as a test of its name: here they must be impossible."""
 
+import concurrent.futures
 import http.client
 import json
 import random
@@ -105,17 +106,19 @@ class PrefixTest(ServiceTest):
                 waits.append(time.monotonic() - begun)
 
         huge = json.dumps({"prompt": "hello world " * 2_250_000, "max_tokens": 1}).encode()  # 27 MB
-        long = json.dumps({"prompt": "hello world " * 80_000}).encode()
+        long = json.dumps({"prompt": "hello world " * 1_500_000}).encode()
         poller = threading.Thread(target=poll)
         poller.start()
         try:
             refused = self.assert_error(self.server.post("/v1/completions", huge), 400, "prompt", "maximum context length is")
+            begun = time.monotonic()
             self.assertEqual(self.server.post("/tokenize", long).status, 200)
+            tokenized = time.monotonic() - begun
         finally:
             stop.set()
             poller.join()
         self.assertIn("but the prompt has at least", refused["message"], "told from its bytes alone")
-        self.assertLess(max(waits), 2, "seconds that a probe took, on a machine that may be busy")
+        self.assertLess(max(waits), tokenized / 2, "seconds that a probe took, on a machine that may be busy")
 
 
 class SmallPoolTest(ServiceTest):
@@ -137,20 +140,19 @@ class SmallPoolTest(ServiceTest):
                     for i in range(8)]  # fmt: skip
         alone = [self.server.post("/v1/completions", request).json for request in requests]
         before = self.server.gauge("vllm:num_preemptions_total")
-        together = [None] * len(requests)
 
         def ask(i):
             body = self.server.post("/v1/completions", requests[i] | {"stream": i % 2 == 0}).body
-            together[i] = events(body) if i % 2 == 0 else [json.loads(body)]
+            return events(body) if i % 2 == 0 else [json.loads(body)]
 
-        threads = [threading.Thread(target=ask, args=(i,)) for i in range(len(requests))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        for i, chunks in enumerate(together):
-            self.assertEqual("".join(c["choices"][0]["text"] for c in chunks), alone[i]["choices"][0]["text"], i)
-            self.assertEqual(chunks[-1]["choices"][0]["finish_reason"], "length")
+        for _ in range(20):  # on a busy machine they may come one by one
+            with concurrent.futures.ThreadPoolExecutor(len(requests)) as pool:
+                together = list(pool.map(ask, range(len(requests))))
+            for i, chunks in enumerate(together):
+                self.assertEqual("".join(c["choices"][0]["text"] for c in chunks), alone[i]["choices"][0]["text"], i)
+                self.assertEqual(chunks[-1]["choices"][0]["finish_reason"], "length")
+            if self.server.gauge("vllm:num_preemptions_total") > before:
+                break
         self.assertGreater(self.server.gauge("vllm:num_preemptions_total"), before)
         told = [line for line in self.server.log.splitlines() if "preempted" in line]
         self.assertTrue(told and all("id=r" in line for line in told), "which request, and what it lost")

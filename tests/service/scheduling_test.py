@@ -2,9 +2,10 @@
 
 import concurrent.futures
 import json
+import re
 import unittest
 
-from served import ServiceTest, octavo
+from served import HELLO_WORLD, PATIENCE, ServiceTest, octavo
 
 WORK = {"prompt": "hello world", "max_tokens": 30, "ignore_eos": True, "temperature": 0}
 
@@ -12,26 +13,31 @@ BUSY = {"max_tokens": 1900, "n": 64, "priority": -5, "stream": True}  # one afte
 
 
 class OneAtATimeTest(ServiceTest):
-    flags = ("--max-num-seqs", "1")
+    flags = ("--max-num-seqs", "1", "--enable-log-requests")
 
     def order(self, *requests):
-        """Which of these is answered as the how-manyth; all are there while another one still runs."""
+        """Which of these is answered as the how-manyth, as the server logs it; the engine has all of them while another still runs."""
         blocker, response = self.server.begin("/v1/completions", WORK | BUSY)
         response.read(1)  # it runs
-        done = []
+        call = self.id() + str(len(self.server.log))
+        queued = self.server.gauge("octavo:queued_tokens")
 
         def ask(number):
             fields, headers = requests[number]
-            reply = self.server.post("/v1/completions", WORK | fields, headers)
-            done.append(number)
-            self.assertEqual(reply.status, 200, reply.body)
+            return self.server.post("/v1/completions", WORK | fields | {"request_id": f"{call}/{number}"}, headers)
 
         with concurrent.futures.ThreadPoolExecutor(len(requests)) as pool:
+            replies = []
             for number in range(len(requests)):
-                pool.submit(ask, number)
-                self.server.wait_until(lambda: self.server.get("/get_load").json["load"] == BUSY["n"] + number + 1)
+                replies.append(pool.submit(ask, number))
+                waiting = queued + (number + 1) * len(HELLO_WORLD)  # tokens of prompts that the engine has been given
+                self.server.wait_until(lambda: self.server.gauge("octavo:queued_tokens") == waiting, PATIENCE)
             blocker.close()
-        return done
+            for reply in replies:
+                self.assertEqual(reply.result().status, 200, reply.result().body)
+        answered = re.compile(rf" answered id={re.escape(call)}/(\d+) ")
+        self.server.wait_until(lambda: len(answered.findall(self.server.log)) == len(requests))
+        return [int(number) for number in answered.findall(self.server.log)]
 
     def test_one_users_many_requests_do_not_stand_before_anothers_one(self):
         done = self.order(*[({"user": "many"}, {})] * 12, ({"user": "one"}, {}))
@@ -48,7 +54,7 @@ class OneAtATimeTest(ServiceTest):
 class KeysShareTest(OneAtATimeTest):
     """A key's requests are one caller's, whatever users they name."""
 
-    flags = ("--max-num-seqs", "1", "--api-key", "a", "--api-key", "b")
+    flags = ("--max-num-seqs", "1", "--enable-log-requests", "--api-key", "a", "--api-key", "b")
 
     def order(self, *requests):
         keyed = [(fields, {"Authorization": "Bearer " + ("b" if fields.get("user") == "one" else "a")}) for fields, _ in requests]

@@ -21,6 +21,8 @@ from octavo_program import SOURCE_DIR, environment, octavo  # noqa: E402, F401  
 
 START_SECONDS = 60
 PATIENCE = 60  # of one answer: a sanitizer's build is slow
+# For answers that last until they are stopped, however slow the test is beside the server.
+LONG_CONTEXT = ("--hf-overrides", json.dumps({"max_position_embeddings": 65536}))
 # Ids of the checkpoint's tokenizer: three special tokens, then the bytes, of which the printable ones come first.
 HELLO_WORLD = [262, 267]
 

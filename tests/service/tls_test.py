@@ -99,7 +99,7 @@ class TlsTest(ServiceTest):
                 except (ssl.SSLError, OSError):
                     pass  # ours was sent; the server's answer is not waited for
             connection.close()
-            self.assert_idle(5)
+            self.assert_idle()
 
     def test_who_speaks_plain_http_is_told(self):
         connection = self.server.raw(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
