@@ -172,9 +172,9 @@ void add_engine_rows(std::vector<FlagRow>& rows) {
   rows.push_back({"--rope-scaling", "JSON", "rope to use instead of the checkpoint's, in its own keys", "none",
                   checkpoint, json_object([](Options& o, Json v) { o.engine.overrides.rope_scaling = std::move(v); })});
   rows.push_back({"--max-num-batched-tokens", "TOKENS", "tokens of one step; longer prompts are prefilled in chunks",
-                  "512 on the processor, 2048 on a GPU", kEngineCommands, count(1, 1 << 20, true, [](Options& o, std::int64_t v) {
-                    o.engine.max_num_batched_tokens = static_cast<int>(v);
-                  })});
+                  "512 on the processor, 2048 on a GPU", kEngineCommands,
+                  count(1, 1 << 20, true,
+                        [](Options& o, std::int64_t v) { o.engine.max_num_batched_tokens = static_cast<int>(v); })});
   rows.push_back(
       {"--max-num-seqs", "COUNT", "requests that run at once", "1", kEngineCommands & ~bit(Command::serve),
        count(1, 1 << 16, true, [](Options& o, std::int64_t v) { o.engine.max_num_seqs = static_cast<int>(v); })});
@@ -191,9 +191,10 @@ void add_engine_rows(std::vector<FlagRow>& rows) {
   rows.push_back({"--threads", "COUNT", "threads of the processor's arithmetic, of all ranks together",
                   "the CPUs this process may use", checkpoint,
                   count(1, 1024, false, [](Options& o, std::int64_t v) { o.cpu.num_threads = static_cast<int>(v); })});
-  rows.push_back({"--cpu-isa", "ISA",
-                  "instruction set: auto, plain, avx2, avx512 or amx; one that the processor lacks is refused",
-                  "the best that the processor has", checkpoint, set_isa});
+  rows.push_back(
+      {"--cpu-isa", "ISA",
+       "instruction set: auto, plain, avx2, avx512, avx512vnni or amx; one that the processor lacks is refused",
+       "the best that the processor has", checkpoint, set_isa});
   rows.push_back({"--enable-chunked-prefill", "", "", "on", kEngineCommands, nothing(), Effect::no_effect,
                   "long prompts are always prefilled in chunks"});
   rows.push_back({"--trust-remote-code", "", "", "off", checkpoint, nothing(), Effect::no_effect,

@@ -23,9 +23,6 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::string& path() const { return path_; }
 
-  // Tells the kernel that these bytes were copied and are not needed from the file again.
-  void release(std::span<const std::byte> part) const;
-
  private:
   MappedFile(std::string path, const std::byte* data, std::size_t size)
       : path_(std::move(path)), data_(data), size_(size) {}
@@ -33,6 +30,9 @@ class MappedFile {
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
 };
+
+// Tells the kernel that these bytes of a mapped file were copied and are hardly needed from it again.
+void release_mapped(std::span<const std::byte> part);
 
 bool file_exists(const std::string& path);  // a regular file that can be named
 bool directory_exists(const std::string& path);

@@ -36,6 +36,7 @@ struct PartRequest {
   // Several parts may lie in one tensor: this one is its rows [first, first + out) of tensor_out. 0: it is all of it.
   std::int64_t first = 0;
   std::int64_t tensor_out = 0;
+  bool looked_up = false;  // an embedding: its rows are read one by one, and products only if multiply_too() says so
 
   std::int64_t rows_of_tensor() const { return tensor_out > 0 ? tensor_out : out; }
 };
@@ -65,6 +66,9 @@ class Binder {
 
   // A stack of linear weights over the same input, W [sum(out), in]. Errors name tensor, expected and found shape.
   virtual Status weight(Weight& target, std::span<const PartRequest> parts, std::int64_t in) = 0;
+
+  // What was bound to be looked up is multiplied as well: a tied head.
+  virtual Status multiply_too(Weight&) { return {}; }
 
   // target: a Weight for each expert, as weight() would make it.
   virtual Status experts(std::vector<Weight>& target, const ExpertsRequest& request) = 0;
@@ -113,10 +117,14 @@ struct NameMap {
 // Loads from a checkpoint. Weights stay as stored: mapped memory is adopted by the device; rows that must move are copied.
 class CheckpointBinder final : public Binder {
  public:
-  CheckpointBinder(const Checkpoint& checkpoint, const Quantization& quantization, NameMap names, Device& device, RankOf rank);
+  // prepare: for each weight that is multiplied, once it is bound (Backend::prepare()); null: nothing.
+  using Prepare = std::function<Status(Weight&)>;
+  CheckpointBinder(const Checkpoint& checkpoint, const Quantization& quantization, NameMap names, Device& device, RankOf rank,
+                   Prepare prepare = {});
   ~CheckpointBinder() override;
 
   Status weight(Weight& target, std::span<const PartRequest> parts, std::int64_t in) override;
+  Status multiply_too(Weight& weight) override;
   Status experts(std::vector<Weight>& target, const ExpertsRequest& request) override;
   Status expert_biases(Tensor& target, const ExpertsRequest& request) override;
   Status vectors(Tensor& target, std::span<const PartRequest> parts) override;

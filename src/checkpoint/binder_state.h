@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,8 @@ struct CheckpointBinder::State {
   NameMap names;
   RankOf rank;
   WeightMemory memory;
+  Prepare prepare;
+  std::set<const std::byte*> mapped;               // values that stayed where the file is mapped
   std::vector<bool> used;                          // by position in checkpoint.tensors()
   std::map<float, const std::byte*> input_scales;  // equal ones once: parts that share theirs are one product
   std::vector<std::string> attention_prefixes;     // whose KV scales were asked for, sorted at the end

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "checkpoint/binder_state.h"
@@ -83,6 +84,7 @@ Result<Tensor> CheckpointBinder::State::values(const StoredTensor& tensor, Range
     const auto share = tensor.bytes.subspan(static_cast<std::size_t>(rows.begin * row_bytes),
                                             static_cast<std::size_t>(rows.count * row_bytes));
     OCTAVO_TRY(data, memory.place(share, tensor.owner, tensor.dtype));
+    if (data == share.data()) mapped.insert(data);
   } else {
     const std::byte* column = tensor.bytes.data() + dtype_bytes(tensor.dtype, cols.begin);
     const auto copy = [&](std::int64_t first, std::int64_t count, std::byte* to) {
@@ -168,12 +170,14 @@ Status CheckpointBinder::State::append_vector(std::vector<float>& stacked, const
 }
 
 CheckpointBinder::CheckpointBinder(const Checkpoint& checkpoint, const Quantization& quantization, NameMap names,
-                                   Device& device, RankOf rank)
+                                   Device& device, RankOf rank, Prepare prepare)
     : state_(new State{checkpoint,
                        quantization,
                        std::move(names),
                        rank,
                        WeightMemory(device),
+                       std::move(prepare),
+                       {},
                        std::vector<bool>(checkpoint.tensors().size()),
                        {},
                        {}}) {}
@@ -181,7 +185,19 @@ CheckpointBinder::CheckpointBinder(const Checkpoint& checkpoint, const Quantizat
 CheckpointBinder::~CheckpointBinder() = default;
 
 Status CheckpointBinder::weight(Weight& target, std::span<const PartRequest> parts, std::int64_t in) {
-  return state_->stack(target, parts, in);
+  OCTAVO_TRY(state_->stack(target, parts, in));
+  return parts.front().looked_up ? Status() : multiply_too(target);
+}
+
+Status CheckpointBinder::multiply_too(Weight& weight) {
+  if (!state_->prepare) return {};
+  OCTAVO_TRY(state_->prepare(weight));
+  if (weight.form == nullptr) return {};
+  // The wing reads its own form from now on.
+  for (const WeightPart& part : weight.parts)
+    if (state_->mapped.contains(part.values.raw()))
+      release_mapped({part.values.raw(), static_cast<std::size_t>(part.values.bytes())});
+  return {};
 }
 
 Status CheckpointBinder::State::stack(Weight& target, std::span<const PartRequest> parts, std::int64_t in) {

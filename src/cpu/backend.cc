@@ -29,6 +29,7 @@ class CpuBackend final : public Backend {
   Comm& comm() override { return *comm_; }
   Status supports(const AttentionShape& shape) const override;
   Status supports_compute(DType compute) const override;
+  Status prepare(Weight& weight, DType compute) override { return ops_.prepare(weight, compute, device_); }
   int recorded_batch(int num_seqs) const override { return num_seqs; }
   Result<Ceilings> ceilings() override { return ops_.ceilings(device_.memory().available_bytes); }
 

@@ -31,6 +31,7 @@ const Peaks& peaks_of(Isa isa) {
     case Isa::avx2:
       return avx2::kPeaks;
     case Isa::avx512:
+    case Isa::avx512vnni:
     case Isa::amx:
       return avx512::kPeaks;
   }

@@ -8,7 +8,7 @@
 
 namespace octavo::cpu {
 
-enum class Isa { plain, avx2, avx512, amx };
+enum class Isa { plain, avx2, avx512, avx512vnni, amx };
 
 Isa best_isa();  // the fastest that this processor, its operating system and this build have
 std::string_view name_of(Isa isa);

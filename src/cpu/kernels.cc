@@ -39,6 +39,12 @@ constexpr Kernels kAvx512 = [] {
   return kernels;
 }();
 
+constexpr Kernels kAvx512Vnni = [] {
+  Kernels kernels = kAvx512;
+  kernels.linear = avx512vnni::linear;
+  return kernels;
+}();
+
 constexpr Kernels kAvx2 = [] {
   Kernels kernels = kPlain;
   kernels.linear = avx2::linear;
@@ -64,8 +70,10 @@ const Kernels& kernels_for(Isa isa) {
     case Isa::avx2:
       return kAvx2;
     case Isa::avx512:
-    case Isa::amx:
       return kAvx512;
+    case Isa::avx512vnni:
+    case Isa::amx:
+      return kAvx512Vnni;
   }
   return kPlain;
 }

@@ -1,9 +1,16 @@
 #include "cpu/ops.h"
 
 #include "cpu/attention_plan.h"
+#include "cpu/lane_weight.h"
 #include "cpu/plain.h"
 
 namespace octavo::cpu {
+
+Status CpuOps::prepare(Weight& weight, DType compute, Device& device) {
+  if (isa_ < Isa::avx512vnni || compute != DType::bf16 || !LaneWeight::takes(weight)) return {};
+  OCTAVO_TRY(weight.form, LaneWeight::make(pool_, device, weight));
+  return {};
+}
 
 void CpuOps::embed(const EmbedArgs& args) { plain::embed(pool_, args); }
 void CpuOps::rms_norm(const RmsNormArgs& args) { kernels_.rms_norm(pool_, args); }

@@ -5,6 +5,7 @@
 #include "cpu/ceilings.h"
 #include "cpu/kernels.h"
 #include "ops/ops.h"
+#include "tensor/device.h"
 
 namespace octavo::cpu {
 
@@ -13,6 +14,8 @@ class CpuOps final : public Ops {
   CpuOps(int num_threads, Isa isa, bool deterministic)
       : pool_(num_threads), isa_(isa), kernels_(kernels_for(isa)), deterministic_(deterministic) {}
 
+  // Backend::prepare().
+  Status prepare(Weight& weight, DType compute, Device& device);
   Ceilings ceilings(std::size_t available_bytes) { return measure_ceilings(pool_, isa_, available_bytes); }
 
   void embed(const EmbedArgs& args) override;

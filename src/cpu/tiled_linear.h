@@ -7,6 +7,10 @@
 
 namespace octavo::cpu {
 
+namespace avx512vnni {
+// Inputs of bf16 and a LaneWeight are multiplied in whole numbers (lane_tile.h); all else is avx512's.
+void linear(ThreadPool& pool, const LinearArgs& args, bool deterministic);
+}  // namespace avx512vnni
 namespace avx512 {
 void linear(ThreadPool& pool, const LinearArgs& args, bool deterministic);
 }

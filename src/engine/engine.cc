@@ -56,7 +56,7 @@ Result<std::size_t> needed_weight_bytes(Model& model, const Checkpoint& checkpoi
   return bytes;
 }
 
-Status bind_weights(LoadedRank& loaded, const Checkpoint& checkpoint, RankOf rank, std::uint64_t seed,
+Status bind_weights(LoadedRank& loaded, const Checkpoint& checkpoint, RankOf rank, DType compute, std::uint64_t seed,
                     std::size_t bytes) {
   Model& model = *loaded.model;
   Device& device = loaded.backend->device();
@@ -71,7 +71,8 @@ Status bind_weights(LoadedRank& loaded, const Checkpoint& checkpoint, RankOf ran
     OCTAVO_TRY(visit(binder));
     loaded.weights = binder.take_buffers();
   } else {
-    CheckpointBinder binder(checkpoint, model.spec().quantization, model.names(), device, rank);
+    CheckpointBinder binder(checkpoint, model.spec().quantization, model.names(), device, rank,
+                            [&](Weight& weight) { return loaded.backend->prepare(weight, compute); });
     OCTAVO_TRY(visit(binder));
     if (rank.rank == 0) OCTAVO_TRY(binder.finish());  // all ranks read the same tensors
     loaded.weights = binder.take_buffers();
@@ -147,7 +148,7 @@ Result<LoadedModel> load(const EngineConfig& config, const BackendFactory& make_
   const auto bind_start = std::chrono::steady_clock::now();
   OCTAVO_TRY(loaded.threads->run([&](int rank) {
     return bind_weights(loaded.ranks[static_cast<std::size_t>(rank)], checkpoint, {rank, config.tensor_parallel},
-                        config.seed, needed / loaded.ranks.size());
+                        compute.dtype, config.seed, needed / loaded.ranks.size());
   }));
   loaded.weight_bytes = held_weight_bytes(loaded.ranks);
   // Weights that are mapped files still count as available, but will be needed all the time.

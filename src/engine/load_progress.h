@@ -26,6 +26,7 @@ class LoadProgress final : public Binder {
   ~LoadProgress() override;  // clears its line
 
   Status weight(Weight& target, std::span<const PartRequest> parts, std::int64_t in) override;
+  Status multiply_too(Weight& weight) override { return binder_.multiply_too(weight); }
   Status experts(std::vector<Weight>& target, const ExpertsRequest& request) override;
   Status expert_biases(Tensor& target, const ExpertsRequest& request) override;
   Status vectors(Tensor& target, std::span<const PartRequest> parts) override;

@@ -32,6 +32,10 @@ class Backend {
   // Whether products read weights of this dtype as they are stored.
   virtual Status supports_weight(DType) const { return {}; }
 
+  // Once for each weight of linear() after it is loaded, before products are asked for with activations of `compute`:
+  // the wing may put a form of it beside it that its products read faster. An error where there is no memory for it.
+  virtual Status prepare(Weight&, DType) { return {}; }
+
   // With how many sequences a step of so many decodes is recorded and replayed, the missing ones as padding; 0: steps
   // of this size are not worth a recording.
   virtual int recorded_batch(int num_seqs) const = 0;

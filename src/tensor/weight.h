@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "tensor/tensor.h"
@@ -28,10 +29,17 @@ struct WeightPart {
   Tensor input_scale;  // f32 [1]: static scale of the inputs for W8A8, or empty. The CPU wing does not round inputs
 };
 
+// What a wing made of a weight for its own products.
+class WeightForm {
+ public:
+  virtual ~WeightForm() = default;
+};
+
 struct Weight {
   std::vector<WeightPart> parts;
   std::int64_t out = 0;  // sum over the parts
   std::int64_t in = 0;
+  std::shared_ptr<const WeightForm> form = {};  // of Backend::prepare(), or null
 };
 
 }  // namespace octavo

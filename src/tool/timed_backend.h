@@ -75,6 +75,7 @@ class TimedBackend final : public Backend {
   Ops& ops() override { return ops_; }
   Comm& comm() override { return comm_; }
   Status supports(const AttentionShape& shape) const override { return inner_->supports(shape); }
+  Status prepare(Weight& weight, DType compute) override { return inner_->prepare(weight, compute); }
   Status supports_states() const override { return inner_->supports_states(); }
   Status supports_compute(DType compute) const override { return inner_->supports_compute(compute); }
   Status supports_weight(DType dtype) const override { return inner_->supports_weight(dtype); }

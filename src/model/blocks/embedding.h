@@ -21,8 +21,9 @@ class VocabShare {
     if (!is_cut_) return std::nullopt;
     return std::int64_t{vocab_} / rank_.size * rank_.rank;
   }
-  Status bind(Binder& binder, const std::string& name, int hidden, Weight& target) const {
-    const PartRequest part{name, vocab_, is_cut_ ? Cut::rows : Cut::none};
+  Status bind(Binder& binder, const std::string& name, int hidden, bool looked_up, Weight& target) const {
+    PartRequest part{name, vocab_, is_cut_ ? Cut::rows : Cut::none};
+    part.looked_up = looked_up;
     return binder.weight(target, {&part, 1}, hidden);
   }
 
@@ -36,7 +37,7 @@ class Embedding {
  public:
   Embedding(int vocab, int hidden, RankOf rank) : share_(vocab, rank), hidden_(hidden) {}
 
-  Status visit(Binder& binder, const std::string& name) { return share_.bind(binder, name, hidden_, table_); }
+  Status visit(Binder& binder, const std::string& name) { return share_.bind(binder, name, hidden_, true, table_); }
   // out [tokens, hidden]
   void lookup(Step& step, const Tensor& out, float scale = 1.0f) const {
     step.ops.embed({step.ids, table_, scale, out, share_.first_id()});
@@ -60,9 +61,9 @@ class Head {
   Status visit(Binder& binder, const Embedding& embedding, bool tied) {
     if (tied && !binder.has("lm_head.weight")) {
       weight_ = embedding.table();
-      return {};
+      return binder.multiply_too(weight_);
     }
-    return share_.bind(binder, "lm_head", hidden_, weight_);
+    return share_.bind(binder, "lm_head", hidden_, false, weight_);
   }
 
   // x [tokens, hidden], after the last norm -> f32 [sampled, vocab], on every rank
