@@ -4,10 +4,12 @@
 
 #include "base/file.h"
 #include "base/json_marks.h"
-#include "base/strings.h"
+#include "base/shown.h"
 
 namespace octavo {
 namespace {
+
+constexpr std::size_t kMaxReasonBytes = 300;  // it quotes the text where it broke off, perhaps all of it
 
 // nlohmann's parser is iterative but its destructor and dump are not bounded by anything, so depth is checked first.
 Status check_depth(std::string_view text, std::string_view what) {
@@ -30,14 +32,12 @@ Result<J> parse(std::string_view text, std::string_view what) {
     std::string reason = failure.what();
     if (const std::size_t bracket = reason.find("] "); bracket != std::string::npos)
       reason = reason.substr(bracket + 2);
-    return Error(std::string(what) + ": not valid JSON: " + reason);
+    return Error(std::string(what) + ": not valid JSON: " + visible(reason, kMaxReasonBytes));
   }
 }
 
 Error wrong_type(std::string_view key, const Json& value, const char* expected) {
-  std::string shown = to_text(value);
-  if (shown.size() > 40) shown = shown.substr(0, 37) + "...";
-  return Error("\"" + std::string(key) + "\" must be " + expected + ", but is " + shown);
+  return Error("\"" + std::string(key) + "\" must be " + expected + ", but is " + shown(value));
 }
 
 template <class T>

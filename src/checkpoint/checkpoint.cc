@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/shown.h"
 #include "base/strings.h"
 #include "checkpoint/safetensors.h"
 
@@ -60,10 +61,9 @@ Result<std::vector<IndexedTensor>> read_index(const std::string& path) {
     return Error(path + ": \"weight_map\" must be an object of tensor names and file names");
   std::vector<IndexedTensor> tensors;
   for (const auto& [name, shard] : map->items()) {
-    if (!shard.is_string())
-      return Error(path + ": tensor " + in_quotes(name) + ": its file name must be a string");
+    if (!shard.is_string()) return Error(path + ": tensor " + in_quotes(name) + ": its file name must be a string");
     const auto& file = shard.get_ref<const std::string&>();
-    if (file.empty() || file.find('/') != std::string::npos || file.find('\0') != std::string::npos || file == "..")
+    if (file.empty() || file.find('/') != std::string::npos || file == ".." || visible(file, file.size()) != file)
       return Error(path + ": tensor " + in_quotes(name) + ": " + in_quotes(file) +
                    " is not the name of a file beside the index");
     tensors.push_back({name, file});
@@ -93,8 +93,7 @@ Result<std::vector<StoredTensor>> read_shards(const std::string& directory) {
     for (StoredTensor& tensor : file.tensors) {
       const auto [at, first] = shard_of.emplace(tensor.name, shard);
       if (!first)
-        return Error(directory + ": tensor " + in_quotes(tensor.name) + " is in both " + at->second + " and " +
-                     shard);
+        return Error(directory + ": tensor " + in_quotes(tensor.name) + " is in both " + at->second + " and " + shard);
       tensors.push_back(std::move(tensor));
     }
   }

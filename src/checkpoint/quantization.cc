@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/shown.h"
 #include "base/strings.h"
 
 namespace octavo {
@@ -15,7 +16,7 @@ constexpr const char* kSupported =
     "quant_method mxfp4, and GGUF files in Q4_0, Q4_1 and Q8_0";
 
 Error refused(const std::string& what) {
-  return Error("quantization " + what + " is not supported; " + kSupported, ErrorKind::unsupported);
+  return Error("quantization " + visible(what, 200) + " is not supported; " + kSupported, ErrorKind::unsupported);
 }
 
 // One args object of compressed-tensors: how weights, inputs or a cache are rounded.
@@ -46,13 +47,13 @@ Status read_block(const Json& value, RoundingArgs& args) {
   std::array<std::int64_t, 2> sizes{};
   if (value.is_string()) {  // "128x128"
     const auto pieces = split(value.get_ref<const std::string&>(), "x");
-    if (pieces.size() != 2) return Error("the block \"" + value.get<std::string>() + "\" must look like 128x128");
+    if (pieces.size() != 2) return Error("the block " + shown(value) + " must look like 128x128");
     OCTAVO_TRY(sizes[0], parse_int(pieces[0]));
     OCTAVO_TRY(sizes[1], parse_int(pieces[1]));
   } else if (value.is_array() && value.size() == 2 && value[0].is_number_integer() && value[1].is_number_integer()) {
     sizes = {value[0].get<std::int64_t>(), value[1].get<std::int64_t>()};
   } else {
-    return Error("the block size must be a list of two whole numbers, but is " + to_text(value));
+    return Error("the block size must be a list of two whole numbers, but is " + shown(value));
   }
   constexpr std::int64_t kMaxBlock = 1 << 20;
   for (const std::int64_t n : sizes)
@@ -63,7 +64,7 @@ Status read_block(const Json& value, RoundingArgs& args) {
 }
 
 Result<RoundingArgs> read_args(const Json& value) {
-  if (!value.is_object()) return Error("must be an object or null, but is " + to_text(value));
+  if (!value.is_object()) return Error("must be an object or null, but is " + shown(value));
   RoundingArgs args;
   OCTAVO_TRY(const auto bits, find_int(value, "num_bits"));
   OCTAVO_TRY(const auto type, find_string(value, "type"));
@@ -101,7 +102,7 @@ Status check_strings(const Json& object, const char* key) {
   if (!list->is_array()) return Error("\"" + std::string(key) + "\" must be a list of strings");
   for (const Json& item : *list)
     if (!item.is_string())
-      return Error("\"" + std::string(key) + "\" must be a list of strings, but holds " + to_text(item));
+      return Error("\"" + std::string(key) + "\" must be a list of strings, but holds " + shown(item));
   return {};
 }
 
@@ -109,7 +110,7 @@ Status read_kv_scheme(const Json& config, Quantization& quantization) {
   OCTAVO_TRY(const auto args, find_args(config, "kv_cache_scheme"));
   if (!args) return {};
   if (!args->is_fp8() || args->dynamic || (args->strategy != "tensor" && args->strategy != "attn_head"))
-    return Error("kv_cache_scheme " + args->describe() + (args->dynamic ? " (dynamic)" : "") +
+    return Error("kv_cache_scheme " + visible(args->describe()) + (args->dynamic ? " (dynamic)" : "") +
                      " is not supported; float8 per tensor or per attn_head, symmetric and static, are",
                  ErrorKind::unsupported);
   quantization.kv_scheme = true;
@@ -184,7 +185,8 @@ Result<Quantization> read_compressed_tensors(const Json& config) {
   if (const Json* groups = find_member(config, "config_groups")) {
     if (!groups->is_object()) return Error("\"config_groups\" must be an object");
     for (const auto& [name, group] : groups->items()) {
-      OCTAVO_TRY(read_group(group, format.value_or("float-quantized"), quantization).in("config_groups." + name));
+      OCTAVO_TRY(
+          read_group(group, format.value_or("float-quantized"), quantization).in("config_groups." + visible(name)));
     }
   }
   OCTAVO_TRY(read_kv_scheme(config, quantization));
@@ -234,7 +236,7 @@ Result<Quantization> read_mxfp4(const Json& config) {
 }
 
 Result<Quantization> interpret(const Json& config) {
-  if (!config.is_object()) return Error("must be an object or null, but is " + to_text(config).substr(0, 80));
+  if (!config.is_object()) return Error("must be an object or null, but is " + shown(config));
   if (config.empty()) return Quantization();
   OCTAVO_TRY(const auto method, find_string(config, "quant_method"));
   const bool looks_compressed = find_member(config, "config_groups") != nullptr;

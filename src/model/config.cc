@@ -3,12 +3,14 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/shown.h"
+#include "base/strings.h"
 
 namespace octavo {
 namespace {
 
 Error out_of_range(const std::string& key, const std::string& low, const std::string& high, const Json& value) {
-  return Error("\"" + key + "\" must be between " + low + " and " + high + ", but is " + to_text(value));
+  return Error("\"" + key + "\" must be between " + low + " and " + high + ", but is " + shown(value));
 }
 
 Status add_ids(const Json& config, const char* key, std::vector<std::int32_t>& ids) {
@@ -17,7 +19,7 @@ Status add_ids(const Json& config, const char* key, std::vector<std::int32_t>& i
   const Json list = value->is_array() ? *value : Json::array({*value});
   for (const Json& id : list) {
     if (!id.is_number_integer() || id.get<std::int64_t>() < 0 || id.get<std::int64_t>() > INT32_MAX)
-      return Error("\"" + std::string(key) + "\" must be a token id or a list of them, but is " + to_text(*value));
+      return Error("\"" + std::string(key) + "\" must be a token id or a list of them, but is " + shown(*value));
     const auto token = id.get<std::int32_t>();
     if (std::find(ids.begin(), ids.end(), token) == ids.end()) ids.push_back(token);
   }
@@ -27,7 +29,7 @@ Status add_ids(const Json& config, const char* key, std::vector<std::int32_t>& i
 // Rope keys of the config move aside, so that an override in either spelling says everything but theta.
 Status replace_rope(Json& config, const Json& rope) {
   if (find_member(rope, "rope_type") == nullptr && find_member(rope, "type") == nullptr)
-    return Error("the rope given by flag needs \"rope_type\": " + to_text(rope));
+    return Error("the rope given by flag needs \"rope_type\": " + shown(rope));
   Json merged = Json::object();
   if (const Json* theta = find_member(config, "rope_theta")) merged["rope_theta"] = *theta;
   if (const Json* before = find_member(config, "rope_parameters"))
@@ -83,7 +85,7 @@ Json flatten_text_config(Json config) {
 
 Result<Json> apply_overrides(Json config, const ConfigOverrides& overrides) {
   if (!overrides.hf_overrides.is_null() && !overrides.hf_overrides.is_object())
-    return Error("--hf-overrides must be a JSON object, but is " + to_text(overrides.hf_overrides));
+    return Error("--hf-overrides must be a JSON object, but is " + shown(overrides.hf_overrides));
   const Json changes = flatten_text_config(overrides.hf_overrides);
   for (const auto& [key, value] : changes.items()) {
     if ((key == "rope_scaling" || key == "rope_parameters") && value.is_object()) {
@@ -97,7 +99,7 @@ Result<Json> apply_overrides(Json config, const ConfigOverrides& overrides) {
   }
   if (!overrides.rope_scaling.is_null()) {
     if (!overrides.rope_scaling.is_object())
-      return Error("--rope-scaling must be a JSON object, but is " + to_text(overrides.rope_scaling));
+      return Error("--rope-scaling must be a JSON object, but is " + shown(overrides.rope_scaling));
     OCTAVO_TRY(replace_rope(config, overrides.rope_scaling).in("--rope-scaling"));
   }
   return config;
@@ -128,7 +130,8 @@ Result<DenseConfig> read_dense_config(const Json& config) {
   OCTAVO_TRY(dense.mlp_bias, read_flag(config, "mlp_bias", false));
   OCTAVO_TRY(const auto activation, find_string(config, "hidden_act"));
   if (activation && *activation != "silu")
-    return Error("\"hidden_act\" \"" + *activation + "\" is not supported; supported: silu", ErrorKind::unsupported);
+    return Error("\"hidden_act\" " + in_quotes(*activation) + " is not supported; supported: silu",
+                 ErrorKind::unsupported);
   return dense;
 }
 

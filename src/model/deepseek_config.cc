@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include "base/strings.h"
 #include "model/expert_counts.h"
 
 namespace octavo {
@@ -15,7 +16,8 @@ constexpr int kMaxLatentHeadDim = 1024;
 Status expect_name(const Json& config, const std::string& key, const std::string& expected) {
   OCTAVO_TRY(const auto value, find_string(config, key));
   if (!value || *value == expected) return {};
-  return Error("\"" + key + "\" \"" + *value + "\" is not supported; supported: " + expected, ErrorKind::unsupported);
+  return Error("\"" + key + "\" " + in_quotes(*value) + " is not supported; supported: " + expected,
+               ErrorKind::unsupported);
 }
 
 Status check_deepseek_supported(const Json& config) {

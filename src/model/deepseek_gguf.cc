@@ -62,7 +62,7 @@ Result<Json> deepseek_config_from_gguf(const GgufFile& file) {
   OCTAVO_TRY(copy_gguf_keys(file, kDeepseekPrefix, kDeepseekKeys, config));
   OCTAVO_TRY(const std::int64_t key_width, head_width(file, "attention.key_length"));
   OCTAVO_TRY(config["v_head_dim"], head_width(file, "attention.value_length"));
-  config["qk_nope_head_dim"] = key_width - config["qk_rope_head_dim"].get<std::int64_t>();
+  config["qk_nope_head_dim"] = gguf_number(static_cast<double>(key_width) - config["qk_rope_head_dim"].get<double>());
   OCTAVO_TRY(const auto scores, file.find_int(kDeepseekPrefix + "expert_gating_func"));
   if (scores != kSigmoid)
     return Error("key " + kDeepseekPrefix + "expert_gating_func is " + (scores ? std::to_string(*scores) : "missing") +

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/shown.h"
 #include "base/strings.h"
 #include "model/config.h"
 #include "model/family.h"
@@ -13,7 +14,7 @@ namespace {
 
 Error unknown_architecture(const std::string& name) {
   const std::vector<std::string> known = supported_architectures();
-  return Error("architecture \"" + name + "\" is not supported; supported: " + join(known, ", "),
+  return Error("architecture " + in_quotes(name) + " is not supported; supported: " + join(known, ", "),
                ErrorKind::unsupported);
 }
 
@@ -23,7 +24,7 @@ Result<std::string> architecture_of(const Json& config) {
   if (list == nullptr)
     return Error("\"architectures\" is missing: the model's family cannot be told", ErrorKind::not_found);
   if (!list->is_array() || list->empty() || !list->front().is_string())
-    return Error("\"architectures\" must be a list with a name, but is " + to_text(*list));
+    return Error("\"architectures\" must be a list with a name, but is " + shown(*list));
   return list->front().get<std::string>();
 }
 

@@ -220,6 +220,21 @@ TEST_F(Families, RefusesByName) {
   contains("rope_parameters", Json{{"rope_type", "default"}}, "accepted");
   contains("vocab_size", 99999999999, "between 1 and");
   contains("rms_norm_eps", "tiny", "\"rms_norm_eps\" must be a finite number");
+  for (const std::string& odd : {std::string("a\x1b[1mb\nc"), std::string(5000, 'x')}) {
+    const std::vector<std::pair<const char*, Json>> cases = {{"architectures", Json::array({odd})},
+                                                             {"architectures", odd},
+                                                             {"hidden_act", odd},
+                                                             {"hidden_size", odd},
+                                                             {"rope_scaling", Json{{odd, 1}}},
+                                                             {"rope_scaling", odd},
+                                                             {"eos_token_id", odd},
+                                                             {"rope_scaling", Json{{"type", odd}}},
+                                                             {"quantization_config", Json{{"quant_method", odd}}}};
+    for (const auto& [key, value] : cases) {
+      EXPECT_LT(refusal(key, value).size(), 1000u) << key;
+      EXPECT_EQ(refusal(key, value).find_first_of("\n\x1b"), std::string::npos) << key;
+    }
+  }
 }
 
 }  // namespace

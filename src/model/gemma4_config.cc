@@ -5,6 +5,9 @@
 #include <optional>
 #include <string>
 
+#include "base/shown.h"
+#include "base/strings.h"
+
 namespace octavo {
 namespace {
 
@@ -22,7 +25,7 @@ Status read_kinds(const Json& config, int num_layers, std::vector<Gemma4Layer>& 
   for (const Json& type : *types) {
     const std::string kind = type.is_string() ? type.get<std::string>() : to_text(type);
     if (kind != kind_name(true) && kind != kind_name(false))
-      return Error("\"layer_types\" holds \"" + kind + "\"; known: full_attention, sliding_attention",
+      return Error("\"layer_types\" holds " + in_quotes(kind) + "; known: full_attention, sliding_attention",
                    ErrorKind::unsupported);
     layers.push_back({.slides = kind == kind_name(true)});
   }
@@ -53,18 +56,18 @@ Status read_sizes_by_kind(const Json& config, Gemma4Config& result) {
 Status read_sizes_by_layer(const Json& config, Gemma4Config& result) {
   const Json* table = find_member(config, "per_layer_config");
   if (table == nullptr) return {};
-  if (!table->is_object()) return Error("\"per_layer_config\" must be an object, but is " + to_text(*table));
+  if (!table->is_object()) return Error("\"per_layer_config\" must be an object, but is " + shown(*table));
   for (const auto& [number, changes] : table->items()) {
     std::size_t index = 0;
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), index);
     if (error != std::errc() || end != number.data() + number.size() || index >= result.layers.size())
-      return Error("\"per_layer_config\" holds \"" + number + "\", which is no layer: there are " +
+      return Error("\"per_layer_config\" holds " + in_quotes(number) + ", which is no layer: there are " +
                    std::to_string(result.layers.size()));
     const std::string where = "\"per_layer_config\" of layer " + number;
-    if (!changes.is_object()) return Error(where + " must be an object, but is " + to_text(changes));
+    if (!changes.is_object()) return Error(where + " must be an object, but is " + shown(changes));
     for (const auto& [key, value] : changes.items())
       if (key != "head_dim" && key != "num_key_value_heads")
-        return Error(where + ": \"" + key + "\" is not supported; supported: head_dim, num_key_value_heads",
+        return Error(where + ": " + in_quotes(key) + " is not supported; supported: head_dim, num_key_value_heads",
                      ErrorKind::unsupported);
     Gemma4Layer& layer = result.layers[index];
     OCTAVO_TRY(layer.head_dim, read_count(changes, "head_dim", 2, kMaxHeadDim, layer.head_dim).in(where));
@@ -132,13 +135,13 @@ Result<RopeConfig> read_rope_of(const Json& config, bool slides, int max_positio
 Status check_supported(const Json& config) {
   OCTAVO_TRY(const auto activation, find_string(config, "hidden_activation"));
   if (activation && *activation != "gelu_pytorch_tanh")
-    return Error("\"hidden_activation\" \"" + *activation + "\" is not supported; supported: gelu_pytorch_tanh",
+    return Error("\"hidden_activation\" " + in_quotes(*activation) + " is not supported; supported: gelu_pytorch_tanh",
                  ErrorKind::unsupported);
   OCTAVO_TRY(const bool experts, read_flag(config, "enable_moe_block", false));
   if (experts) return Error("\"enable_moe_block\" true is not supported for this family", ErrorKind::unsupported);
   const Json* bidirectional = find_member(config, "use_bidirectional_attention");
   if (bidirectional != nullptr && *bidirectional != Json("vision") && *bidirectional != Json(false))
-    return Error("\"use_bidirectional_attention\" " + to_text(*bidirectional) +
+    return Error("\"use_bidirectional_attention\" " + shown(*bidirectional) +
                      " is not supported: text is read forwards; supported: \"vision\"",
                  ErrorKind::unsupported);
   return {};

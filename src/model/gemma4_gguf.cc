@@ -4,6 +4,8 @@
 #include <array>
 #include <vector>
 
+#include "base/shown.h"
+
 namespace octavo {
 namespace {
 
@@ -42,8 +44,9 @@ Status add_layers(const GgufFile& file, std::size_t num_layers, Json& config) {
   OCTAVO_TRY(const auto slides, numbers_of_layers(file, "attention.sliding_window_pattern", num_layers));
   OCTAVO_TRY(const auto kv_heads, numbers_of_layers(file, "attention.head_count_kv", num_layers));
   OCTAVO_TRY(const auto widths, numbers_of_layers(file, "feed_forward_length", num_layers));
-  const std::size_t sharing = config.value("num_kv_shared_layers", std::size_t{0});
-  const std::size_t first_sharing = num_layers - std::min(num_layers, sharing);
+  const double told = config.value("num_kv_shared_layers", 0.0);
+  const auto sharing = static_cast<std::size_t>(std::clamp(told, 0.0, static_cast<double>(num_layers)));
+  const std::size_t first_sharing = num_layers - sharing;
   Json types = Json::array();
   Json sizes = Json::object();
   for (std::size_t i = 0; i < num_layers; ++i) {
@@ -58,7 +61,7 @@ Status add_layers(const GgufFile& file, std::size_t num_layers, Json& config) {
       config["attention_k_eq_v"] = true;
   }
   const bool wider = sharing > 0 && widths.back() != widths.front();
-  if (wider && widths.back() != 2 * widths.front())
+  if (wider && (widths.back() % 2 != 0 || widths.back() / 2 != widths.front()))
     return Error("key " + kGemma4Prefix + "feed_forward_length: the layers that share a cache are " +
                      std::to_string(widths.back()) + " wide, which is not twice the others' " +
                      std::to_string(widths.front()) + " and not supported",
@@ -107,7 +110,7 @@ Result<Json> gemma4_config_from_gguf(const GgufFile& file) {
   const auto num_layers = config.at("num_hidden_layers").get<double>();
   if (num_layers < 1 || num_layers > 1024)
     return Error("key " + kGemma4Prefix + "block_count must be between 1 and 1024, but is " +
-                 to_text(config.at("num_hidden_layers")));
+                 shown(config.at("num_hidden_layers")));
   if (!config.contains("num_kv_shared_layers")) config["num_kv_shared_layers"] = 0;
   if (!config.contains("hidden_size_per_layer_input")) config["hidden_size_per_layer_input"] = 0;
   OCTAVO_TRY(add_layers(file, static_cast<std::size_t>(num_layers), config));

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/shown.h"
+
 namespace octavo {
 namespace {
 
@@ -62,11 +64,11 @@ Status check_rope_width(const GgufFile& file, const std::string& prefix, const J
   OCTAVO_TRY(const auto width, file.find_number(prefix + "rope.dimension_count"));
   const double heads = config.at("num_attention_heads").get<double>();
   const double head_dim = config.value("head_dim", config.at("hidden_size").get<double>() / heads);
-  if (head_dim != std::trunc(head_dim)) return {};  // heads that do not divide are refused by their own name
+  if (!std::isfinite(head_dim) || head_dim != std::trunc(head_dim))
+    return {};  // heads that do not divide are refused by their own name
   if (width && *width != head_dim)
-    return Error(prefix + "rope.dimension_count " + std::to_string(std::llround(*width)) +
-                     " differs from the head size " + std::to_string(std::llround(head_dim)) +
-                     ", which is not supported",
+    return Error(prefix + "rope.dimension_count " + shown(gguf_number(*width)) + " differs from the head size " +
+                     shown(gguf_number(head_dim)) + ", which is not supported",
                  ErrorKind::unsupported);
   return {};
 }
@@ -111,14 +113,14 @@ const StoredTensor* find_gguf_tensor(const GgufFile& file, std::string_view name
   return found == file.tensors().end() ? nullptr : &*found;
 }
 
-// A whole one is shown as such in messages.
+Json gguf_number(double number) {
+  const bool whole = number == std::trunc(number) && std::fabs(number) < 0x1p53;
+  return whole ? Json(static_cast<std::int64_t>(number)) : Json(number);
+}
+
 Status copy_gguf_number(const GgufFile& file, const std::string& key, const char* name, Json& config) {
   OCTAVO_TRY(const auto value, file.find_number(key));
-  if (!value) return {};
-  if (*value == std::trunc(*value) && std::fabs(*value) < 0x1p53)
-    config[name] = static_cast<std::int64_t>(*value);
-  else
-    config[name] = *value;
+  if (value) config[name] = gguf_number(*value);
   return {};
 }
 

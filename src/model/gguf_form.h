@@ -26,6 +26,7 @@ struct GgufKey {
 // ends with a dot.
 Status copy_gguf_keys(const GgufFile& file, const std::string& prefix, std::span<const GgufKey> keys, Json& config);
 Status copy_gguf_number(const GgufFile& file, const std::string& key, const char* name, Json& config);
+Json gguf_number(double number);  // a whole one as such, so that messages show it so
 
 // Factor, betas and original length of a scaled rope.
 Status copy_gguf_rope_scaling(const GgufFile& file, const std::string& prefix, Json& rope);

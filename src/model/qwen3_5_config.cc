@@ -1,5 +1,7 @@
 #include "model/qwen3_5_config.h"
 
+#include "base/strings.h"
+
 namespace octavo {
 namespace {
 
@@ -19,7 +21,7 @@ Result<std::vector<bool>> read_recurrent_layers(const Json& config, int num_laye
   for (const Json& type : *types) {
     const std::string kind = type.is_string() ? type.get<std::string>() : to_text(type);
     if (kind != "linear_attention" && kind != "full_attention")
-      return Error("\"layer_types\" holds \"" + kind + "\"; known: full_attention, linear_attention");
+      return Error("\"layer_types\" holds " + in_quotes(kind) + "; known: full_attention, linear_attention");
     recurrent.push_back(kind == "linear_attention");
   }
   return recurrent;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/shown.h"
 #include "model/expert_counts.h"
 #include "model/family.h"
 #include "model/gguf_form.h"
@@ -23,7 +24,7 @@ Result<std::vector<bool>> read_sparse_layers(const Json& config, int num_layers)
   };
   if (!dense->is_array() || !std::all_of(dense->begin(), dense->end(), is_layer))
     return Error("\"mlp_only_layers\" must be a list of layers below " + std::to_string(num_layers) + ", but is " +
-                 to_text(*dense));
+                 shown(*dense));
   for (const Json& i : *dense) sparse[i.get<std::size_t>()] = false;
   return sparse;
 }

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <numbers>
 
+#include "base/shown.h"
 #include "base/strings.h"
 #include "model/config.h"
 
@@ -94,7 +95,8 @@ Status check_keys(const Json& rope) {
     if (std::find(kRopeKeys.begin(), kRopeKeys.end(), key) == kRopeKeys.end()) {
       const std::vector<std::string> known(kRopeKeys.begin(), kRopeKeys.end());
       const auto close = nearest(key, known);
-      return Error("rope key \"" + key + "\" is not known" + (close ? "; did you mean \"" + *close + "\"?" : ""));
+      return Error("rope key " + in_quotes(key) + " is not known" +
+                   (close ? "; did you mean \"" + *close + "\"?" : ""));
     }
   return {};
 }
@@ -109,8 +111,7 @@ Result<RopeConfig> read_rope(const Json& config, int max_positions, double defau
     return Error("\"rope_scaling\" and \"rope_parameters\" are both there: which rope is meant cannot be told");
   for (const char* key : {"rope_scaling", "rope_parameters"})
     if (const Json* found = find_member(config, key)) {
-      if (!found->is_object())
-        return Error("\"" + std::string(key) + "\" must be an object, but is " + to_text(*found));
+      if (!found->is_object()) return Error("\"" + std::string(key) + "\" must be an object, but is " + shown(*found));
       rope.update(*found);
     }
   OCTAVO_TRY(check_keys(rope));
@@ -122,11 +123,12 @@ Result<RopeConfig> read_rope(const Json& config, int max_positions, double defau
     return Error("the rope has a \"factor\" but no \"rope_type\", which says how positions are stretched");
   result.kind = newer.value_or(older.value_or("default"));
   if (std::find(kKinds.begin(), kKinds.end(), result.kind) == kKinds.end())
-    return Error(
-        "rope type \"" + result.kind + "\" is not supported; supported: default, linear, llama3, yarn, proportional",
-        ErrorKind::unsupported);
+    return Error("rope type " + in_quotes(result.kind) +
+                     " is not supported; supported: default, linear, llama3, yarn, proportional",
+                 ErrorKind::unsupported);
   const bool scaled = result.kind == "linear" || result.kind == "llama3" || result.kind == "yarn";
   OCTAVO_TRY(result.theta, read_number(rope, "rope_theta", 1, 1e12, default_theta));
+  if (result.kind == "yarn" && result.theta <= 1) return Error("rope type \"yarn\" needs \"rope_theta\" above 1");
   OCTAVO_TRY(result.original_max_positions,
              read_number(rope, "original_max_position_embeddings", 1, 1e9, static_cast<double>(max_positions)));
   OCTAVO_TRY(result.factor, read_number(rope, "factor", 1e-3, 1e6,
@@ -152,7 +154,7 @@ Result<RopeConfig> read_rope(const Json& config, int max_positions, double defau
   if (const Json* divisors = find_member(rope, "divisors")) {
     for (const Json& divisor : *divisors) {
       const double value = divisor.is_number() ? divisor.get<double>() : 0.0;
-      if (!(value > 0)) return Error("rope \"divisors\" must be positive numbers, but hold " + to_text(divisor));
+      if (!(value > 0)) return Error("rope \"divisors\" must be positive numbers, but hold " + shown(divisor));
       result.divisors.push_back(static_cast<float>(value));
     }
   }

@@ -77,6 +77,8 @@ TEST(Rope, WrongKeysAndKindsAreNamed) {
   EXPECT_NE(message(R"({"rope_scaling": {"rope_type": "linear"}})").find("needs \"factor\""), std::string::npos);
   EXPECT_NE(message(R"({"rope_theta": "big"})").find("\"rope_theta\" must be a finite number"), std::string::npos);
   EXPECT_NE(message(R"({"rope_scaling": {"rope_type": "yarn", "factor": 0.5}})").find("at least 1"), std::string::npos);
+  EXPECT_NE(message(R"({"rope_theta": 1, "rope_scaling": {"rope_type": "yarn", "factor": 4}})").find("above 1"),
+            std::string::npos);
   EXPECT_NE(message(R"({"rope_scaling": {"factor": 8}})").find("no \"rope_type\""), std::string::npos);
   EXPECT_NE(message(R"({"rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1}})")
                 .find("needs \"high_freq_factor\""),

@@ -1,5 +1,6 @@
 #include "model/windows.h"
 
+#include "base/strings.h"
 #include "model/config.h"
 
 namespace octavo {
@@ -13,7 +14,7 @@ Result<std::vector<int>> windows_of_types(const Json& types, int num_layers, int
     if (kind == "sliding_attention")
       windows[i] = window;
     else if (kind != "full_attention")
-      return Error("\"layer_types\" holds \"" + kind + "\"; known: full_attention, sliding_attention");
+      return Error("\"layer_types\" holds " + in_quotes(kind) + "; known: full_attention, sliding_attention");
   }
   return windows;
 }

@@ -1,5 +1,7 @@
 #include "tool/token_ids.h"
 
+#include "base/shown.h"
+
 namespace octavo {
 
 Result<std::vector<std::int32_t>> token_ids_of(const Json& list, int vocab) {
@@ -9,7 +11,7 @@ Result<std::vector<std::int32_t>> token_ids_of(const Json& list, int vocab) {
   for (const Json& id : list) {
     const bool whole = id.is_number_integer() && id >= 0 && id < vocab;
     if (!whole)
-      return Error(to_text(id) + " is not a token id: they are whole numbers from 0 to " + std::to_string(vocab - 1));
+      return Error(shown(id) + " is not a token id: they are whole numbers from 0 to " + std::to_string(vocab - 1));
     ids.push_back(id.get<std::int32_t>());
   }
   return ids;
