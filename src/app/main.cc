@@ -9,6 +9,8 @@
 #include "app/backends.h"
 #include "app/default_model.h"
 #include "app/options.h"
+#include "base/mapped_ranges.h"
+#include "base/shown.h"
 
 namespace octavo {
 namespace {
@@ -16,13 +18,14 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kWrongUsage = 2;
 
+// On one line, whatever bytes a path or a template's own message has.
 int report(const Error& error, int code) {
-  std::fprintf(stderr, "octavo: %s\n", error.message().c_str());
+  std::fprintf(stderr, "octavo: %s\n", visible(error.message(), error.message().size()).c_str());
   return code;
 }
 
 // Ctrl-C is waited for by InterruptWatcher's thread, so every thread inherits it blocked; a reader that left and a file
-// grown too large are write errors.
+// grown too large are write errors; a model's file that shrinks is a sentence and the end.
 void set_signals() {
   sigset_t interrupts;
   sigemptyset(&interrupts);
@@ -30,6 +33,7 @@ void set_signals() {
   pthread_sigmask(SIG_BLOCK, &interrupts, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
+  end_when_mapped_files_shrink();
 }
 
 Status call_server(Options& options, const std::string& api_key) {

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/mapped_ranges.h"
+
 namespace octavo {
 namespace {
 
@@ -47,7 +49,9 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   if (size == 0) return MappedFile(path, nullptr, 0);
   void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd, 0);
   if (data == MAP_FAILED) return system_error(path, "cannot map into memory");
-  return MappedFile(path, static_cast<const std::byte*>(data), size);
+  MappedFile mapped(path, static_cast<const std::byte*>(data), size);
+  note_mapping(mapped.data_, size, path);
+  return mapped;
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
@@ -61,7 +65,9 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (data_ == nullptr) return;
+  forget_mapping(data_);
+  ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
 void release_mapped(std::span<const std::byte> part) {
@@ -101,21 +107,22 @@ Result<std::string> read_file(const std::string& path) {
 
 Status write_file(const std::string& path, std::string_view content) {
   const std::string temporary = path + ".partial";
-  {
-    const Descriptor file{::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
-    if (file.fd < 0) return system_error(temporary, "cannot write");
-    while (!content.empty()) {
-      const ssize_t written = ::write(file.fd, content.data(), content.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) {
-        const Error failure = system_error(temporary, "cannot write");
-        ::unlink(temporary.c_str());
-        return failure;
-      }
-      content.remove_prefix(static_cast<std::size_t>(written));
-    }
+  const auto give_up = [&](const std::string& name, const char* what) {
+    const Error failure = system_error(name, what);
+    ::unlink(temporary.c_str());
+    return failure;
+  };
+  Descriptor file{::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
+  if (file.fd < 0) return system_error(temporary, "cannot write");
+  while (!content.empty()) {
+    const ssize_t written = ::write(file.fd, content.data(), content.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return give_up(temporary, "cannot write");
+    content.remove_prefix(static_cast<std::size_t>(written));
   }
-  if (::rename(temporary.c_str(), path.c_str()) != 0) return system_error(path, "cannot rename into place");
+  // Where a disk is far away, only this tells that it is full.
+  if (::close(std::exchange(file.fd, -1)) != 0) return give_up(temporary, "cannot write");
+  if (::rename(temporary.c_str(), path.c_str()) != 0) return give_up(path, "cannot rename into place");
   return {};
 }
 

@@ -11,8 +11,8 @@
 
 namespace octavo {
 
-// A file mapped read-only. The bytes stay valid as long as the object lives; a file that shrinks under us is not
-// guarded against (the kernel's SIGBUS), as for any mapped file.
+// A file mapped read-only. The bytes stay valid as long as the object lives, and the file keeps its length: reading
+// what a shorter one no longer has ends the program with a sentence (base/mapped_ranges.h).
 class MappedFile {
  public:
   static Result<MappedFile> open(const std::string& path);

@@ -2,10 +2,14 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
+
+#include "base/mapped_ranges.h"
 
 namespace octavo {
 namespace {
@@ -63,6 +67,67 @@ TEST_F(File, WhatCannotBeMappedIsNamedForWhatItIs) {
     EXPECT_TRUE(mapped.error().message().starts_with(name + ": ")) << mapped.error().message();
     EXPECT_NE(mapped.error().message().find(mention), std::string::npos) << mapped.error().message();
   }
+}
+
+int sum(std::span<const std::byte> bytes) {
+  int result = 0;
+  for (const std::byte byte : bytes) result += static_cast<int>(byte);
+  return result;
+}
+
+constexpr std::size_t kSeveralPages = 20000;
+
+TEST_F(File, AFileThatShrinksWhileItIsMappedIsNamed) {
+  for (const std::size_t left : {std::size_t{0}, std::size_t{5000}}) {
+    ASSERT_TRUE(write_file(path("a"), std::string(kSeveralPages, 'x')));
+    ASSERT_TRUE(write_file(path("b"), std::string(kSeveralPages, 'y')));
+    auto other = MappedFile::open(path("b"));
+    auto mapped = MappedFile::open(path("a"));
+    ASSERT_TRUE(mapped && other);
+    const MappedFile moved = *std::move(mapped);
+    std::filesystem::resize_file(path("a"), left);
+    EXPECT_EXIT(
+        {
+          end_when_mapped_files_shrink();
+          sum(other->bytes());
+          sum(moved.bytes());
+        },
+        testing::ExitedWithCode(1), "^octavo: " + path("a") + ": became shorter");
+  }
+}
+
+// Not ours: the program ends as it would without a handler.
+TEST_F(File, AnyOtherBusErrorEndsTheProgramAsUsual) {
+  ASSERT_TRUE(write_file(path("a"), std::string(kSeveralPages, 'x')));
+  auto closed = MappedFile::open(path("a"));
+  ASSERT_TRUE(closed);
+  { const MappedFile gone = *std::move(closed); }
+  const int file = ::open(path("a").c_str(), O_RDONLY);
+  void* const bytes = ::mmap(nullptr, kSeveralPages, PROT_READ, MAP_PRIVATE, file, 0);
+  ::close(file);
+  ASSERT_NE(bytes, MAP_FAILED);
+  std::filesystem::resize_file(path("a"), 0);
+  const std::span<const std::byte> mapped(static_cast<const std::byte*>(bytes), kSeveralPages);
+  EXPECT_EXIT(end_when_mapped_files_shrink(); sum(mapped), testing::KilledBySignal(SIGBUS), "");
+  EXPECT_EXIT(end_when_mapped_files_shrink(); ::raise(SIGBUS), testing::KilledBySignal(SIGBUS), "");
+  ::munmap(bytes, kSeveralPages);
+}
+
+TEST_F(File, MappingsComeAndGo) {
+  ASSERT_TRUE(write_file(path("a"), std::string(kSeveralPages, 'x')));
+  for (int i = 0; i < 10000; ++i) ASSERT_TRUE(MappedFile::open(path("a")));  // more than are named at one time
+  auto last = MappedFile::open(path("a"));
+  ASSERT_TRUE(last);
+  std::filesystem::resize_file(path("a"), 0);
+  EXPECT_EXIT(end_when_mapped_files_shrink(); sum(last->bytes()), testing::ExitedWithCode(1), "became shorter");
+}
+
+TEST_F(File, WhatCannotBeWrittenLeavesNothing) {
+  std::filesystem::create_directories(path("folder/inside"));
+  EXPECT_FALSE(write_file(path("folder"), "text"));
+  EXPECT_FALSE(write_file(path("none/file"), "text"));
+  EXPECT_FALSE(file_exists(path("folder.partial")));
+  EXPECT_TRUE(directory_exists(path("folder/inside")));
 }
 
 TEST_F(File, WhatCannotBeReadIsAnError) {

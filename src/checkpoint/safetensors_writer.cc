@@ -81,7 +81,10 @@ Status write_safetensors(const std::string& path, const std::vector<StoredTensor
   }
   std::error_code code;
   std::filesystem::rename(temporary, path, code);
-  if (code) return Error(path + ": cannot rename into place: " + code.message());
+  if (code) {
+    std::remove(temporary.c_str());
+    return Error(path + ": cannot rename into place: " + code.message());
+  }
   return {};
 }
 
