@@ -4,6 +4,8 @@
 #include <cmath>
 #include <string>
 
+#include "text/stop_strings.h"
+
 namespace octavo {
 namespace {
 
@@ -55,8 +57,14 @@ Status check_counts(const SamplingParams& s) {
 }
 
 Status check_lists(const SamplingParams& s, int vocab) {
-  for (const std::string& stop : s.stop)
+  std::size_t stop_bytes = 0;
+  for (const std::string& stop : s.stop) {
     if (stop.empty()) return Error("a stop string is empty: it would end every answer before its first token");
+    stop_bytes += stop.size();
+  }
+  if (stop_bytes > kMaxStopBytes)
+    return Error("the stop strings have " + std::to_string(stop_bytes) + " bytes together: at most " +
+                 std::to_string(kMaxStopBytes));
   if (auto ids = check_token_ids(s.stop_token_ids, "stop_token_ids", vocab); !ids) return ids;
   if (auto ids = check_token_ids(s.allowed_token_ids, "allowed_token_ids", vocab); !ids) return ids;
   if (s.allowed_token_ids.size() > kMaxListedTokens)

@@ -8,11 +8,14 @@ namespace octavo {
 Result<StopStrings> StopStrings::create(std::vector<std::string> stops, bool include_in_output) {
   StopStrings result;
   result.include_in_output_ = include_in_output;
+  std::size_t bytes = 0;
   for (std::string& stop : stops) {
     if (stop.empty()) return Error("a stop string is empty: leave it out, or give it at least one character");
+    if ((bytes += stop.size()) > kMaxStopBytes)
+      return Error("the stop strings have more than " + std::to_string(kMaxStopBytes) + " bytes together");
     Pattern pattern;
     pattern.border.assign(stop.size() + 1, 0);
-    for (std::size_t i = 1, length = 0; i < stop.size(); ++i) {
+    for (std::uint32_t i = 1, length = 0; i < stop.size(); ++i) {
       while (length > 0 && stop[i] != stop[length]) length = pattern.border[length];
       if (stop[i] == stop[length]) ++length;
       pattern.border[i + 1] = length;

@@ -2,10 +2,11 @@
 //
 // The match that ends first counts; of several that end at the same byte, the longest. push() holds back the longest
 // end of the text that could begin a stop string; finish() gives it out when the text is over. Text after a match is
-// dropped.
+// dropped. Time is linear in the text; memory is five times the stop strings', and what is held back.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +16,9 @@
 
 namespace octavo {
 
+// Of all stop strings of a request: far more than ten thousand tokens.
+constexpr std::size_t kMaxStopBytes = std::size_t{1} << 18;
+
 class StopStrings {
  public:
   struct Match {
@@ -22,7 +26,8 @@ class StopStrings {
     std::size_t position;  // of its first byte, counted from the beginning of the text
   };
 
-  // Refuses an empty stop string: it would match everywhere. An empty list passes everything through.
+  // Refuses an empty stop string, which would match everywhere, and more than kMaxStopBytes. An empty list passes
+  // everything through.
   static Result<StopStrings> create(std::vector<std::string> stops, bool include_in_output = false);
 
   std::string push(std::string_view delta);  // what may be shown now
@@ -32,8 +37,9 @@ class StopStrings {
  private:
   struct Pattern {
     std::string text;
-    std::vector<std::size_t> border;  // of each prefix: its longest end that is also its beginning (Knuth-Morris-Pratt)
-    std::size_t matched = 0;          // bytes of the pattern that end the text so far
+    std::vector<std::uint32_t>
+        border;               // of each prefix: its longest end that is also its beginning (Knuth-Morris-Pratt)
+    std::size_t matched = 0;  // bytes of the pattern that end the text so far
   };
 
   std::vector<Pattern> patterns_;

@@ -99,6 +99,35 @@ TEST(StopStrings, RefusesAnEmptyOne) {
   EXPECT_NE(result.error().message().find("stop string is empty"), std::string::npos);
 }
 
+TEST(StopStrings, RefusesMoreThanTheLimit) {
+  EXPECT_TRUE(StopStrings::create({std::string(kMaxStopBytes - 1, 'a'), "b"}));
+  const auto result = StopStrings::create({std::string(kMaxStopBytes, 'a'), "b"});
+  ASSERT_FALSE(result);
+  EXPECT_NE(result.error().message().find("more than 262144 bytes"), std::string::npos);
+}
+
+// Ten thousand tokens or so that begin alike again and again: found where they are, and held back no longer than
+// needed.
+TEST(StopStrings, LongOnesAreFoundWhereTheyAre) {
+  std::string stop;
+  for (int i = 0; i < 10'000; ++i) stop += "word" + std::to_string(i % 7) + (i % 1000 == 999 ? "!" : " ");
+  const std::string almost = stop.substr(0, stop.size() - 1);
+  const std::string text = "before " + almost + "? " + almost + stop + "behind";
+  for (const bool include : {false, true}) {
+    StopStrings matcher = *StopStrings::create({stop, almost + "+"}, include);
+    std::string shown;
+    for (std::size_t at = 0; at < text.size(); at += 5) shown += matcher.push(std::string_view(text).substr(at, 5));
+    const std::size_t begin = text.size() - 6 - stop.size();
+    EXPECT_TRUE(shown + matcher.finish() == text.substr(0, include ? begin + stop.size() : begin));
+    ASSERT_TRUE(matcher.match());
+    EXPECT_EQ(matcher.match()->position, begin);
+  }
+  StopStrings matcher = *StopStrings::create({stop});
+  std::string shown = matcher.push("before " + almost);
+  EXPECT_EQ(shown, "before ");
+  EXPECT_TRUE(matcher.finish() == almost);
+}
+
 TEST(StopStrings, LongHeldTextIsLinear) {
   StopStrings matcher = *StopStrings::create({std::string(1000, 'a') + "b"});
   std::string shown;
