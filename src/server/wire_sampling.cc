@@ -8,6 +8,7 @@
 #include "base/strings.h"
 #include "engine/request_check.h"
 #include "server/http_message.h"
+#include "text/stop_strings.h"
 
 namespace octavo {
 namespace {
@@ -30,8 +31,14 @@ void read_stop(Fields& fields, SamplingParams& sampling) {
   if (sampling.stop.size() > kMaxStops)
     return fields.refuse(
         "stop", "stop has " + std::to_string(sampling.stop.size()) + " entries: at most " + std::to_string(kMaxStops));
-  for (const std::string& text : sampling.stop)
+  std::size_t bytes = 0;
+  for (const std::string& text : sampling.stop) {
     if (text.empty()) return fields.refuse("stop", "stop holds an empty string: it would end every answer at once");
+    bytes += text.size();
+  }
+  if (bytes > kMaxStopBytes)
+    return fields.refuse("stop", "stop has " + std::to_string(bytes) + " bytes in all its strings: at most " +
+                                     std::to_string(kMaxStopBytes));
 }
 
 void read_ids(Fields& fields, const char* name, std::vector<std::int32_t>& to) {
