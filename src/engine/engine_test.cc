@@ -80,6 +80,28 @@ TEST(Engine, AnAnswerIsReusedWhenItComesBackAsPrompt) {
   EXPECT_EQ(ask(*fake.engine, request).cached_tokens, 32);  // of 40: the last token was never computed
 }
 
+TEST(Engine, ContinuationsComputeAShortPromptOnce) {
+  for (const bool works_alone : {false, true})
+    for (const int max_tokens : {1, 7})
+      for (const int size : {6, 21})   // less than a page, and some pages with a rest
+        for (const int n : {4, 20}) {  // more than there are places for
+          FakeEngine fake = start_fake_engine({.works_alone = works_alone}, small_config(100));
+          Request request = greedy(counting(size), max_tokens);
+          request.sampling.temperature = 1;
+          request.sampling.seed = 3;
+          request.sampling.n = n;
+          const auto stream = fake->submit(request);
+          ASSERT_TRUE(stream);
+          const auto answers = read_all(**stream, n);
+          for (int i = 0; i < n; ++i)
+            expect_same(answers[static_cast<std::size_t>(i)], expected_answer(*fake.model, request, 128, i));
+          EXPECT_EQ(fake.model->wrong_places, 0);
+          EXPECT_EQ(fake->stats().prefill_tokens, static_cast<std::uint64_t>(size + n - 1)) << size << " " << n;
+          for (int i = 0; i < 100000 && fake->stats().pages_held > 0; ++i) std::this_thread::yield();
+          EXPECT_EQ(fake->stats().pages_held, 0);
+        }
+}
+
 TEST(Engine, ContinuationsComputeTheirPromptOnce) {
   EngineConfig config = small_config(128);
   FakeEngine fake = start_fake_engine({}, config);

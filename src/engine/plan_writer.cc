@@ -27,6 +27,9 @@ void write_pages(StepPlan& plan, const KvLedger& ledger) {
       group.begin.push_back(group.pages.size());
       if (const std::int32_t snapshot = ledger.snapshot(entry.sequence->cache, pool); snapshot != kSinkPage)
         plan.copies.push_back({.group = pool, .from = snapshot, .to = pages.front()});
+      if (entry.begun.empty()) continue;
+      const auto page = static_cast<std::size_t>(entry.first / ledger.page_size());
+      plan.copies.push_back({.group = pool, .from = entry.begun[static_cast<std::size_t>(pool)], .to = pages[page]});
     }
   }
 }

@@ -11,6 +11,8 @@ namespace octavo {
 Result<std::unique_ptr<Runner>> Runner::create(const RunnerParts& parts, const StepLimits& limits) {
   OCTAVO_TRY(auto inputs, StepInputs::create(parts.backend.device(), limits));
   auto runner = std::unique_ptr<Runner>(new Runner(parts, std::move(inputs)));
+  OCTAVO_TRY(runner->zero_, parts.backend.device().allocate(sizeof(std::int32_t), "an index"));
+  parts.backend.device().fill_zero(runner->zero_.data(), runner->zero_.size());
   for (const AttentionShape& shape : parts.group_shapes) {
     OCTAVO_TRY(auto plan, parts.backend.ops().make_plan(shape, limits.max_seqs, limits.max_tokens));
     runner->plans_.push_back(std::move(plan));
@@ -93,16 +95,23 @@ int Runner::recorded_batch(const StepPlan& plan) const {
   return recorded_batch(plan.num_decodes);
 }
 
-// Part by part of each layer: a factor of one changes no bit.
-void Runner::copy_records(const StepPlan& plan) {
-  for (const RecordCopy& copy : plan.copies) {
+// Pages as the bytes that they are; records part by part, where a factor of one changes no bit.
+void Runner::copy_pages(const StepPlan& plan) {
+  const Tensor first(zero_.data(), DType::i32, {1});
+  for (const PageCopy& copy : plan.copies) {
     const CacheGroup& group = parts_.store.spec().groups[static_cast<std::size_t>(copy.group)];
-    for (const LayerCache& layer : group.layers)
+    for (const LayerCache& layer : group.layers) {
+      if (group.lifetime != Lifetime::state) {
+        const Tensor pages = parts_.store.pages(layer.layer);
+        parts_.backend.ops().gather({.x = pages.rows(copy.from, 1), .index = first, .out = pages.rows(copy.to, 1)});
+        continue;
+      }
       for (int part = 0; part < std::ssize(group.state_parts); ++part) {
         const Tensor records = parts_.store.state(layer.layer, part);
         parts_.backend.ops().scale(
             {.x = records.rows(copy.from, 1), .weight = Tensor(), .out = records.rows(copy.to, 1)});
       }
+    }
   }
 }
 
@@ -137,7 +146,7 @@ Tensor Runner::replay(int num_seqs) {
 Result<Tensor> Runner::compute(const StepPlan& plan) {
   const int batch = recorded_batch(plan);
   OCTAVO_TRY(inputs_->upload(plan, batch));
-  copy_records(plan);
+  copy_pages(plan);
   const Tensor logits = batch > 0 ? replay(batch) : forward();
   check(plan.rows.empty() || logits.size(0) == std::max<std::int64_t>(batch, std::ssize(plan.rows)),
         "the model gives a row of logits for each that was asked for");

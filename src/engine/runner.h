@@ -67,7 +67,7 @@ class Runner {
   Step make_step(Ops& ops, Comm& comm, Arena& arena) const;
   int recorded_batch(const StepPlan& plan) const;
   int recorded_batch(int num_seqs) const;
-  void copy_records(const StepPlan& plan);
+  void copy_pages(const StepPlan& plan);
   Result<Tensor> compute(const StepPlan& plan);
   Tensor forward();
   Tensor replay(int num_seqs);
@@ -76,6 +76,7 @@ class Runner {
   std::unique_ptr<StepInputs> inputs_;
   StepOutputs outputs_;
   std::vector<std::unique_ptr<AttentionPlan>> plans_;  // by group that is attended
+  Buffer zero_;                                        // an index of rows
   Arena arena_;
   std::size_t activation_bytes_ = 0;
   std::map<int, Recorded> recorded_;  // by number of sequences

@@ -26,6 +26,10 @@ namespace {
 // Tokens of prompts that a step takes even if --max-itl-ms has no room for them: an answer that never begins is worse.
 constexpr int kLeastPrompt = 4;
 
+// An eighth of a page of a prompt's tokens is computed again sooner than the page that holds them is waited for and
+// copied.
+int least_copied(int page_size) { return std::max(1, page_size / 8); }
+
 // Rows of logits that computing tokens [first, first + count) of this sequence takes; at most one a token.
 int rows_of(const Sequence& sequence, int first, int count) {
   const int end = first + count;
@@ -66,16 +70,19 @@ Scheduler::Scheduler(const SchedulerLimits& limits, KvLedger& ledger, const std:
 
 void Scheduler::add(std::shared_ptr<Sequence> sequence) {
   // Of a shorter prompt the leader leaves nothing to wait for.
-  const int least = leaves_snapshots() ? first_snapshot(ledger_.page_size()) : ledger_.page_size();
+  const int least = leaves_snapshots() ? first_snapshot(ledger_.page_size()) : least_copied(ledger_.page_size());
   const bool shares = sequence->leader && limits_.prefix_caching && sequence->prompt_size > least;
-  queue_.enter(*sequence);
+  bool entered = false;
   try {
+    queue_.enter(*sequence);
+    entered = true;
     if (shares)
       held_.push_back(sequence);
     else
       queue_.push(sequence);
   } catch (const std::bad_alloc&) {
-    queue_.leave(*sequence);
+    if (entered) queue_.leave(*sequence);
+    stop_awaiting(*sequence);
     throw;
   }
   counts_.prompt_tokens += static_cast<std::uint64_t>(sequence->prompt_size);
@@ -103,7 +110,8 @@ std::vector<std::shared_ptr<Sequence>> Scheduler::take_all() {
 
 void Scheduler::finish(const std::shared_ptr<Sequence>& sequence) {
   sequence->ended = true;
-  close_cache(*sequence);
+  if (!sequence->admitted_before()) stop_awaiting(*sequence);
+  if (sequence->awaiting == 0 || !lends(*sequence) || !keep(sequence)) close_cache(*sequence);
   running_.erase(sequence);
   queue_.extract(sequence);
   std::erase(held_, sequence);
@@ -122,6 +130,36 @@ void Scheduler::release_followers() {
     queue_.push(sequence);
   }
   std::erase_if(held_, is_free);
+}
+
+// A follower has been let in, or has ended before. The last one lets go of what was kept for it.
+void Scheduler::stop_awaiting(Sequence& follower) {
+  if (!follower.leader || --follower.leader->awaiting > 0 || !follower.leader->ended) return;
+  close_cache(*follower.leader);
+  std::erase(kept_, follower.leader);
+}
+
+// Whether there was memory to remember it by; else its followers compute the prompt themselves.
+bool Scheduler::keep(const std::shared_ptr<Sequence>& leader) {
+  try {
+    kept_.push_back(leader);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+// Whether a leader's pages hold the prompt but for its last token, which whoever goes on from there computes. What lies
+// behind in the last page is of no account.
+bool Scheduler::lends(const Sequence& leader) const {
+  return limits_.prefix_caching && !has_states_ && leader.cache >= 0 && leader.computed >= leader.prompt_size - 1 &&
+         ledger_.publishes(leader.cache);
+}
+
+// Whether there were pages to give up.
+bool Scheduler::give_up_kept() {
+  for (const auto& leader : kept_) close_cache(*leader);
+  return !std::exchange(kept_, {}).empty();
 }
 
 StepPlan Scheduler::plan() {
@@ -181,39 +219,40 @@ int Scheduler::prompt_chunk(const Draft& draft, int first, int wanted) const {
   return std::min(wanted, std::max(least, cost_.most_tokens(draft.load, first, wanted, limits_.max_itl_ms)));
 }
 
-int Scheduler::chunk_of(const Draft& draft, const Sequence& sequence) const {
-  int count = std::min(sequence.remaining(), draft.tokens_left);
-  if (sequence.job && sequence.computed < sequence.job->decode_from)
-    count = std::min(count, sequence.job->decode_from - sequence.computed);
+// How many of a sequence's tokens from `first` on are computed now; those before it are there.
+int Scheduler::chunk_of(const Draft& draft, const Sequence& sequence, int first) const {
+  int count = std::min(sequence.remaining() - (first - sequence.computed), draft.tokens_left);
+  if (sequence.job && first < sequence.job->decode_from)
+    count = std::min(count, sequence.job->decode_from - first);
   else if (sequence.job)
     count = std::min(count, 1);
-  if (leaves_snapshots())
-    count = std::min(count, next_snapshot(sequence, sequence.computed, ledger_.page_size()) - sequence.computed);
-  if (!sequence.decoding()) count = prompt_chunk(draft, sequence.computed, count);
+  if (leaves_snapshots()) count = std::min(count, next_snapshot(sequence, first, ledger_.page_size()) - first);
+  if (!sequence.decoding()) count = prompt_chunk(draft, first, count);
   for (int excess = 1; count > 0 && excess > 0; count -= std::max(excess, 0))
-    excess = rows_of(sequence, sequence.computed, count) - draft.rows_left;
+    excess = rows_of(sequence, first, count) - draft.rows_left;
   return count;
 }
 
 void Scheduler::schedule(Draft& draft, const std::shared_ptr<Sequence>& sequence) {
   if (sequence->cache < 0) return;  // it has just been preempted
   looked_at_ = sequence;
-  const int count = chunk_of(draft, *sequence);
-  if (count > 0 && make_room(draft, sequence, count)) take(draft, sequence, count);
+  const int count = chunk_of(draft, *sequence, sequence->computed);
+  if (count > 0 && make_room(draft, sequence, count)) take(draft, {sequence, sequence->computed, count});
 }
 
-void Scheduler::take(Draft& draft, const std::shared_ptr<Sequence>& sequence, int count) {
-  draft.entries.push_back({sequence, sequence->computed, count});
-  draft.tokens_left -= count;
-  draft.rows_left -= rows_of(*sequence, sequence->computed, count);
-  add_load(draft.load, sequence->computed, count);
-  FairQueue::charge(*sequence, sequence->computed, sequence->computed + count);
+void Scheduler::take(Draft& draft, PlannedSequence entry) {
+  draft.tokens_left -= entry.count;
+  draft.rows_left -= rows_of(*entry.sequence, entry.first, entry.count);
+  add_load(draft.load, entry.first, entry.count);
+  FairQueue::charge(*entry.sequence, entry.first, entry.context());
+  draft.entries.push_back(std::move(entry));
 }
 
 // Takes pages from those behind in the order, the last one first. A sequence that finds nobody behind it keeps what it
 // has and waits: those before it make progress, and end.
 bool Scheduler::make_room(Draft& draft, const std::shared_ptr<Sequence>& sequence, int count) {
   while (!ledger_.extend(sequence->cache, count)) {
+    if (give_up_kept()) continue;
     const std::shared_ptr<Sequence> last = *running_.rbegin();
     if (last == sequence) {
       check(running_.size() > 1, "one sequence alone always fits");
@@ -282,25 +321,52 @@ bool Scheduler::has_room(const Sequence& newcomer) const {
   return true;
 }
 
+// The pages, by pool, in which the leader has what follows on the whole pages that this follower has found of their
+// prompt. Empty: they are not there, or not worth a copy. Until the step is launched the follower counts none of these
+// tokens as its own: a plan may be given up, and the next one made when the leader has gone.
+std::vector<std::int32_t> Scheduler::begun_pages(const Sequence& follower) const {
+  const int end = follower.prompt_size - 1, page_size = ledger_.page_size();
+  if (!follower.leader || !lends(*follower.leader)) return {};
+  const Sequence& leader = *follower.leader;
+  if (end - follower.computed < least_copied(page_size) || end - follower.computed >= page_size) return {};
+  std::vector<std::int32_t> pages;
+  for (int pool = 0; pool < ledger_.num_pools(); ++pool) {
+    pages.push_back(ledger_.pages(leader.cache, pool)[static_cast<std::size_t>(end / page_size)]);
+    if (pages.back() == kSinkPage) return {};
+  }
+  return pages;
+}
+
 bool Scheduler::admit(Draft& draft, const std::shared_ptr<Sequence>& sequence) {
   looked_at_ = sequence;
   open_cache(*sequence);
-  const int count = chunk_of(draft, *sequence);
+  PlannedSequence entry{.sequence = sequence, .begun = begun_pages(*sequence)};
+  entry.first = entry.begun.empty() ? sequence->computed : sequence->prompt_size - 1;
+  entry.count = chunk_of(draft, *sequence, entry.first);
   const bool alone = running_.empty();
-  if (count <= 0 || (!alone && !has_room(*sequence)) || !ledger_.extend(sequence->cache, count)) {
-    check(!alone || count <= 0, "one sequence alone always fits");
+  const bool fits = entry.count > 0 && (alone || has_room(*sequence)) &&
+                    ledger_.extend(sequence->cache, entry.context() - sequence->computed);
+  if (!fits) {
     close_cache(*sequence);
+    if (entry.count > 0 && give_up_kept()) return admit(draft, sequence);
+    check(!alone || entry.count <= 0, "one sequence alone always fits");
     return false;
   }
+  let_in(sequence, entry.first);
+  take(draft, std::move(entry));
+  return true;
+}
+
+// found: tokens that need not be computed.
+void Scheduler::let_in(const std::shared_ptr<Sequence>& sequence, int found) {
   if (!sequence->admitted_before()) {
     sequence->turn = ++turns_;
     sequence->admitted = std::chrono::steady_clock::now();
-    sequence->cached_tokens = sequence->computed;
-    counts_.cached_prompt_tokens += static_cast<std::uint64_t>(sequence->computed);
+    sequence->cached_tokens = found;
+    counts_.cached_prompt_tokens += static_cast<std::uint64_t>(found);
+    stop_awaiting(*sequence);
   }
   running_.insert(queue_.extract(sequence));
-  take(draft, sequence, count);
-  return true;
 }
 
 void Scheduler::abandon(const StepPlan& plan) {

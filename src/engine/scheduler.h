@@ -3,10 +3,12 @@
 // smallest priority, then the caller that had the least (engine/fair_queue.h), then arrival.
 //
 // Promises: every step computes something, whatever the pool's size, provided that one sequence of max_model_len fits;
-// nothing waits for ever. When pages run out, the last one let in of the largest priority gives all of its pages back
-// and is computed again later, which changes no output and is not charged. Nobody overtakes the first one waiting.
-// A plan that throws for want of memory has changed nothing that matters: end the sequence that blamed() names, and
-// plan anew. Touched by the engine's thread alone; so is the ledger.
+// nothing waits for ever. The n answers to a prompt compute it once: they share its whole pages, and each begins with a
+// copy of the last one, which the first answer keeps until all have it or pages run out. When pages run out, the last
+// one let in of the largest priority gives all of its pages back and is computed again later, which changes no output
+// and is not charged. Nobody overtakes the first one waiting. A plan that throws for want of memory has changed nothing
+// that matters: end the sequence that blamed() names, and plan anew. Touched by the engine's thread alone; so is the
+// ledger.
 #pragma once
 
 #include <cstdint>
@@ -87,14 +89,20 @@ class Scheduler {
   void release_followers();
   void plan_prompts(Draft& draft);
   void schedule(Draft& draft, const std::shared_ptr<Sequence>& sequence);
-  void take(Draft& draft, const std::shared_ptr<Sequence>& sequence, int count);
+  void take(Draft& draft, PlannedSequence entry);
   bool make_room(Draft& draft, const std::shared_ptr<Sequence>& sequence, int count);
   void preempt(const std::shared_ptr<Sequence>& victim);
   bool admit(Draft& draft, const std::shared_ptr<Sequence>& sequence);
+  void let_in(const std::shared_ptr<Sequence>& sequence, int found);
+  std::vector<std::int32_t> begun_pages(const Sequence& follower) const;
+  void stop_awaiting(Sequence& follower);
+  bool lends(const Sequence& leader) const;
+  bool keep(const std::shared_ptr<Sequence>& leader);
+  bool give_up_kept();
   bool has_room(const Sequence& newcomer) const;
   void open_cache(Sequence& sequence);
   void close_cache(Sequence& sequence);
-  int chunk_of(const Draft& draft, const Sequence& sequence) const;
+  int chunk_of(const Draft& draft, const Sequence& sequence, int first) const;
   int prompt_chunk(const Draft& draft, int first, int wanted) const;
   bool leaves_snapshots() const { return limits_.prefix_caching && has_states_; }
   void publish(Sequence& sequence);
@@ -106,6 +114,7 @@ class Scheduler {
   Running running_;
   FairQueue queue_;
   std::vector<std::shared_ptr<Sequence>> held_;  // wait for their leader's prompt
+  std::vector<std::shared_ptr<Sequence>> kept_;  // leaders that have ended before all followers had their prompt
   std::shared_ptr<Sequence> looked_at_;          // what is planned now
   std::uint64_t turns_ = 0;
   int steps_under_way_ = 0;

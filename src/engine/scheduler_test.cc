@@ -35,7 +35,7 @@ class SchedulerTest : public testing::Test {
 
   // What a step is made of: "number:count", in the plan's order.
   std::string step() {
-    const StepPlan plan = scheduler_->plan();
+    const StepPlan& plan = plan_ = scheduler_->plan();
     std::string text;
     for (const PlannedSequence& entry : plan.sequences)
       text += (text.empty() ? "" : " ") + entry.sequence->id + ":" + std::to_string(entry.count);
@@ -50,6 +50,16 @@ class SchedulerTest : public testing::Test {
     return text;
   }
 
+  // One that waits for this one's prompt.
+  void add_follower(const std::shared_ptr<Sequence>& leader) {
+    auto follower = std::make_shared<Sequence>(*leader);
+    follower->index = ++leader->awaiting;
+    follower->awaiting = 0;
+    follower->leader = leader;
+    scheduler_->add(follower);
+  }
+
+  StepPlan plan_;  // of the last step
   std::unique_ptr<KvLedger> ledger_;
   std::unique_ptr<Scheduler> scheduler_;
 };
@@ -112,6 +122,64 @@ TEST_F(SchedulerTest, TheLastInOrderGivesItsPagesBack) {
   EXPECT_EQ(ledger_->use(0).held, 4);
   while (scheduler_->num_waiting() > 0) planned = step();
   EXPECT_EQ(planned, "2:25");  // all that it had, computed again
+}
+
+TEST_F(SchedulerTest, FollowersBeginWithACopyOfTheLeadersLastPage) {
+  start({.max_tokens = 100, .max_seqs = 2, .max_rows = 8}, 100);
+  const auto leader = sequence_of(13, 1, 0, 1);
+  for (int i = 0; i < 3; ++i) add_follower(leader);
+  scheduler_->add(leader);
+  EXPECT_EQ(step(), "1:13");
+  EXPECT_EQ(ledger_->use(0).held, 2) << "it has ended, and the others wait for its pages";
+  const std::int32_t kept = plan_.groups[0].pages[1];
+  EXPECT_EQ(step(), "1:1 1:1");
+  EXPECT_EQ(plan_.positions, (std::vector<std::int32_t>{12, 12}));
+  ASSERT_EQ(plan_.copies.size(), 2u);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(plan_.copies[i].from, kept);
+    EXPECT_EQ(plan_.copies[i].to, plan_.groups[0].pages[2 * i + 1]);
+    EXPECT_NE(plan_.copies[i].to, kept);
+  }
+  EXPECT_EQ(step(), "1:1");
+  EXPECT_EQ(plan_.copies.at(0).from, kept);
+  EXPECT_TRUE(scheduler_->idle());
+  EXPECT_EQ(ledger_->use(0).held, 0);
+  EXPECT_EQ(scheduler_->counts().cached_prompt_tokens, 3u * 12u);
+}
+
+TEST_F(SchedulerTest, WhatIsKeptForFollowersGoesBeforeAnybodyWaits) {
+  start({.max_tokens = 100, .max_seqs = 2, .max_rows = 8}, 4);
+  const auto leader = sequence_of(13, 1, 0, 1);
+  add_follower(leader);
+  scheduler_->add(leader);
+  EXPECT_EQ(step(), "1:13");
+  scheduler_->add(sequence_of(25, 2, -1, 1));
+  EXPECT_EQ(step(), "2:25");  // all four pages
+  EXPECT_EQ(step(), "1:13");
+  EXPECT_TRUE(plan_.copies.empty());
+  EXPECT_EQ(ledger_->use(0).held, 0);
+}
+
+TEST_F(SchedulerTest, APlanThatWasGivenUpHasCopiedNothing) {
+  start({.max_tokens = 100, .max_seqs = 4, .max_rows = 8}, 100);
+  const auto leader = sequence_of(13, 1, 0, 3);
+  add_follower(leader);
+  scheduler_->add(leader);
+  EXPECT_EQ(step(), "1:13");
+  EXPECT_EQ(scheduler_->plan().copies.size(), 1u);
+  EXPECT_EQ(step(), "1:1 1:5");  // the page itself is shared, what follows is not believed to be there
+  EXPECT_TRUE(plan_.copies.empty());
+}
+
+TEST_F(SchedulerTest, NothingIsCopiedThatRestsOnAForgottenCache) {
+  start({.max_tokens = 100, .max_seqs = 4, .max_rows = 8}, 100);
+  const auto leader = sequence_of(13, 1, 0, 3);
+  add_follower(leader);
+  scheduler_->add(leader);
+  EXPECT_EQ(step(), "1:13");
+  ledger_->reset_prefix_cache();
+  EXPECT_EQ(step(), "1:1 1:13");
+  EXPECT_TRUE(plan_.copies.empty());
 }
 
 TEST_F(SchedulerTest, RowsOfLogitsAreRationed) {

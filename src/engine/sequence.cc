@@ -80,7 +80,10 @@ std::vector<std::shared_ptr<Sequence>> make_sequences(Request request, const Seq
     sequence->number = source.number;
     sequence->index = index;
     sequence->queue = queue;
-    if (index > 0) sequence->leader = sequences.front();
+    if (index > 0) {
+      sequence->leader = sequences.front();
+      ++sequence->leader->awaiting;
+    }
     sequence->tokens = request.prompt;
     sequence->prompt_size = static_cast<int>(request.prompt.size());
     sequence->submitted = now;

@@ -40,13 +40,13 @@ struct FairAccount;  // engine/fair_queue.h
 struct Sequence {
   std::string id;
   int priority = 0;
-  std::string caller;                      // who asked
-  std::uint64_t number = 0;                // of the request, in order of arrival
-  int index = 0;                           // which of its n
-  std::uint64_t turn = 0;                  // in order of first admission, from 1
-  std::shared_ptr<TokenQueue> queue;       // null for a logits job
-  std::shared_ptr<LogitsJob> job;          // null for a request
-  std::shared_ptr<const Sequence> leader;  // the continuation that computes the shared prompt; null: this one does
+  std::string caller;                 // who asked
+  std::uint64_t number = 0;           // of the request, in order of arrival
+  int index = 0;                      // which of its n
+  std::uint64_t turn = 0;             // in order of first admission, from 1
+  std::shared_ptr<TokenQueue> queue;  // null for a logits job
+  std::shared_ptr<LogitsJob> job;     // null for a request
+  std::shared_ptr<Sequence> leader;   // the continuation that computes the shared prompt; null: this one does
 
   std::vector<std::int32_t> tokens;  // the prompt, then what was generated
   int prompt_size = 0;
@@ -70,6 +70,7 @@ struct Sequence {
   std::chrono::steady_clock::time_point submitted, admitted;  // admitted: for the first time
   FairAccount* account = nullptr;                             // the caller's, while the scheduler has the sequence
   int charged = 0;                                            // tokens that the caller's account was charged with
+  int awaiting = 0;                                           // of a leader: followers that were not let in yet
   bool prompt_done = false;                                   // the whole prompt was in the cache once
   bool ended = false;
   bool first_event = true;

@@ -17,6 +17,8 @@ struct PlannedSequence {
   std::shared_ptr<Sequence> sequence;  // a name for commit; the runner does not look inside
   int first = 0;                       // tokens [first, first + count)
   int count = 0;
+  // By cache group: the page of another sequence whose content its own page of token `first` begins with. Empty: none.
+  std::vector<std::int32_t> begun = {};
   int context() const { return first + count; }
 };
 
@@ -26,8 +28,8 @@ struct PlannedPages {
   std::vector<std::size_t> begin{0};
 };
 
-// Before a step, in every layer of a state group: record `to` becomes what record `from` is.
-struct RecordCopy {
+// Before a step, in every layer of a group: page `to` becomes what page `from` is. A state group's pages are records.
+struct PageCopy {
   int group = 0;
   std::int32_t from = 0;
   std::int32_t to = 0;
@@ -53,7 +55,7 @@ struct StepPlan {
   std::vector<std::int32_t> ids;           // [tokens]; drawn_id() where the step before draws it
   std::vector<std::int32_t> positions;     // [tokens]
   std::vector<PlannedPages> groups;
-  std::vector<RecordCopy> copies;
+  std::vector<PageCopy> copies;
   std::vector<PlannedRow> rows;  // the sampled ones first
   SampleBatch sampling;          // one row a sampled row
 

@@ -294,6 +294,8 @@ void KvLedger::reset_prefix_cache() {
     if (sequence.open && sequence.reserved > 0) sequence.publishes = false;
 }
 
+bool KvLedger::publishes(SequenceId id) const { return state_->at(id).publishes; }
+
 void KvLedger::State::check_table(const Sequence& sequence, std::size_t pool,
                                   std::vector<std::int32_t>& holders) const {
   const Table& table = sequence.tables[pool];

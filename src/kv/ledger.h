@@ -78,6 +78,8 @@ class KvLedger {
   // Forgets all cached content that nobody holds; held pages lose their names too, and the sequences that hold any
   // publish nothing from now on: what they compute rests on what was to be forgotten.
   void reset_prefix_cache();
+  // Whether what this sequence computes may be others' too: not if it held pages when the cache was reset.
+  bool publishes(SequenceId sequence) const;
 
   // Aborts the process if any invariant is broken (tests): every page is in exactly one state, counts match holders,
   // the index names only live content, no page is in two private tables.

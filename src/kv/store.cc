@@ -178,6 +178,12 @@ KvView KvStore::view(int layer, const Tensor& page_table) const {
   return view;
 }
 
+Tensor KvStore::pages(int layer) const {
+  check(group_of(layer) >= 0, "this layer has no cache");
+  const KvView& view = layers_[static_cast<std::size_t>(layer)].view;
+  return {view.pages, DType::i32, {view.num_pages, view.page_bytes / std::int64_t{sizeof(std::int32_t)}}};
+}
+
 Tensor KvStore::state(int layer, int part) const {
   check(group_of(layer) >= 0, "this layer has no state");
   return layers_[static_cast<std::size_t>(layer)].state_parts.at(static_cast<std::size_t>(part));

@@ -28,6 +28,8 @@ class KvStore {
 
   // One part of all records of a state layer: f32 [records, numbers of the part].
   Tensor state(int layer, int part) const;
+  // The pages of a layer that is attended, as bytes to copy: i32 [pages, a quarter of a page's bytes].
+  Tensor pages(int layer) const;
   // View of one layer with this step's page table: device memory, i32 [num_seqs, max_pages].
   KvView view(int layer, const Tensor& page_table) const;
 
