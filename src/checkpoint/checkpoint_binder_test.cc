@@ -326,6 +326,41 @@ TEST(CheckpointBinder, BlocksAreCutAtTheirEdges) {
   expect_error(four.weight(weight, {&part, 1}, 64), {"\"w.weight\"", "from 16 to 32 of 64 cuts through a block of 32"});
 }
 
+// A wing may put a form beside what is multiplied. Mapped bytes are given back then, and read again where somebody
+// asks; numbers that had to be copied stay.
+TEST(CheckpointBinder, PreparesWhatIsMultiplied) {
+  class Form final : public WeightForm {};
+  const std::int64_t out = 64, in = 2048;  // pages of each
+  Bound bound({counted("table.weight", out, in), counted("w.weight", out, in), counted("cut.weight", out, in)});
+  int prepared = 0;
+  const auto prepare = [&](Weight& weight) {
+    if (++prepared > 3) return Status(Error("no memory for the form", ErrorKind::exhausted));
+    weight.form = std::make_shared<Form>();
+    return Status();
+  };
+  CheckpointBinder binder(bound.checkpoint, {}, {}, bound.device, {1, 2}, prepare);
+  const auto bind = [&](Weight& weight, const PartRequest& part) { return binder.weight(weight, {&part, 1}, in); };
+  Weight table, whole, cut;
+  PartRequest looked_up{"table", out};
+  looked_up.looked_up = true;
+  ASSERT_TRUE(bind(table, looked_up));
+  EXPECT_EQ(prepared, 0);
+  ASSERT_TRUE(binder.multiply_too(table));
+  ASSERT_TRUE(bind(whole, {"w", out}));
+  ASSERT_TRUE(bind(cut, {"cut", out, Cut::columns}));
+  EXPECT_EQ(prepared, 3);
+  for (const Weight* weight : {&table, &whole, &cut}) {
+    EXPECT_NE(weight->form, nullptr);
+    const std::int64_t first = weight == &cut ? in / 2 : 0;
+    const auto numbers = numbers_of<float>(weight->parts[0].values);
+    for (std::int64_t i = 0; i < std::ssize(numbers); ++i) {
+      const std::int64_t width = weight->in;
+      ASSERT_EQ(numbers[static_cast<std::size_t>(i)], static_cast<float>(i / width * in + first + i % width));
+    }
+  }
+  expect_error(bind(whole, {"w", out}), {"no memory for the form"});
+}
+
 TEST(CheckpointBinder, FinishRefusesStrays) {
   const auto finish = [](const MadeTensor& stray) {
     NameMap names;

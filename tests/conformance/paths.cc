@@ -20,7 +20,7 @@ void add_processor(std::vector<Path>& paths, cpu::Isa isa, bool deterministic) {
 
 std::vector<Path> make_paths() {
   std::vector<Path> paths;
-  for (const cpu::Isa isa : {cpu::Isa::plain, cpu::Isa::avx2, cpu::Isa::avx512, cpu::Isa::avx512vnni, cpu::Isa::amx})
+  for (const cpu::Isa isa : {cpu::Isa::plain, cpu::Isa::avx2, cpu::Isa::avx512, cpu::Isa::amx})
     for (const bool deterministic : {false, true})
       if (isa != cpu::Isa::plain || deterministic) add_processor(paths, isa, deterministic);
   for (const bool deterministic : {false, true})

@@ -1,5 +1,6 @@
 // The backend paths that a conformance test runs over: every path of the processor that is here, alone and
-// deterministic, and the NVIDIA wing where it is built and has a device. One body an op serves all of them.
+// deterministic, and the NVIDIA wing where it is built and has a device. One body an op serves all of them. avx512vnni
+// is avx512 but for prepared weights, whose tests take it themselves.
 #pragma once
 
 #include <functional>
