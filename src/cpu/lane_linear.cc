@@ -12,7 +12,9 @@ namespace octavo::cpu {
 
 namespace {
 
-constexpr std::int64_t kBytesOfTile = 24 << 10;  // of weights: some microseconds, as weight_tiles.h has it
+// A thread reads a tile's weights on and on, so tiles are large; but none waits long for another at the end.
+constexpr std::int64_t kLeastBytesOfTile = 24 << 10;
+constexpr std::int64_t kTilesOfThread = 4;
 
 class LaneInputs {
  public:
@@ -51,7 +53,10 @@ class LaneInputs {
   float* sums_;
 };
 
-std::vector<LaneTile> tiles_of(const LaneWeight& weight, const LinearArgs& args) {
+std::vector<LaneTile> tiles_of(const LaneWeight& weight, const LinearArgs& args, int num_threads) {
+  std::int64_t bytes = 0;
+  for (const LaneTile& part : weight.parts()) bytes += part.block_bytes * part.end;
+  const std::int64_t bytes_of_tile = std::max(kLeastBytesOfTile, bytes / (kTilesOfThread * num_threads));
   std::vector<LaneTile> tiles;
   std::int64_t first = 0;  // the part's place among the outputs
   for (LaneTile tile : weight.parts()) {
@@ -60,7 +65,7 @@ std::vector<LaneTile> tiles_of(const LaneWeight& weight, const LinearArgs& args)
     tile.out = args.out.raw() + dtype_bytes(args.out.dtype(), first);
     tile.out_stride = args.out.stride(0);
     tile.out_is_bf16 = args.out.dtype() == DType::bf16;
-    const std::int64_t step = std::max<std::int64_t>(1, kBytesOfTile / tile.block_bytes);
+    const std::int64_t step = std::max<std::int64_t>(1, bytes_of_tile / tile.block_bytes);
     for (tile.begin = 0; tile.begin < end; tile.begin = tile.end) {
       tile.end = std::min(end, tile.begin + step);
       tiles.push_back(tile);
@@ -76,7 +81,7 @@ void run_lanes(ThreadPool& pool, const LinearArgs& args, const LaneWeight& weigh
         "shapes of linear");
   check(args.bias.empty() || args.bias.elements() == args.weight.out, "a bias has one number an output");
   const LaneInputs inputs(pool, args.x);
-  const std::vector<LaneTile> tiles = tiles_of(weight, args);
+  const std::vector<LaneTile> tiles = tiles_of(weight, args, pool.num_threads());
   const auto num_tiles = static_cast<std::int64_t>(tiles.size());
   const std::int64_t out_row_bytes = dtype_bytes(args.out.dtype(), args.out.stride(0));
   pool.run(num_tiles * ((tokens + kLaneRows - 1) / kLaneRows), [&](std::int64_t i) {
