@@ -1,14 +1,14 @@
 // attention: each key in turn joins the running softmax of every query row that sees it. A row's result depends on its
 // own keys in their order alone, however the step is cut into pieces, chunks and pages.
 #include <algorithm>
-#include <cmath>
-#include <limits>
+#include <iterator>
 #include <vector>
 
 #include "cpu/attention_plan.h"
 #include "cpu/cache_rows.h"
 #include "cpu/plain.h"
 #include "cpu/rows.h"
+#include "cpu/running_softmax.h"
 
 namespace octavo::cpu::plain {
 
@@ -27,35 +27,6 @@ RecordShape shape_of(const KvFormat& format) {
   const int second = format.segments[1].width;
   if (format.segments[0].part == KvPart::latent) return {true, first + second, first};
   return {false, first, second};
-}
-
-// The softmax of one query row and head so far, scaled by exp(-max).
-struct Running {
-  double max = -std::numeric_limits<double>::infinity();
-  double sum = 0.0;
-  std::vector<double> values;
-
-  void add(double score, const double* value) {
-    if (score > max) {
-      const double factor = std::exp(max - score);
-      sum *= factor;
-      for (double& v : values) v *= factor;
-      max = score;
-    }
-    const double p = std::exp(score - max);
-    sum += p;
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] += p * value[i];
-  }
-};
-
-double score_of(const AttentionRule& rule, const double* q, const double* k, int width) {
-  double sums[4] = {};
-  int i = 0;
-  for (; i + 4 <= width; i += 4)
-    for (int lane = 0; lane < 4; ++lane) sums[lane] += q[i + lane] * k[i + lane];
-  for (; i < width; ++i) sums[0] += q[i] * k[i];
-  const double score = rule.scale * (sums[0] + sums[1] + sums[2] + sums[3]);
-  return rule.soft_cap > 0 ? rule.soft_cap * std::tanh(score / rule.soft_cap) : score;
 }
 
 class PieceRunner {
@@ -163,8 +134,10 @@ void attention(ThreadPool& pool, const AttentionArgs& args, bool) {
   const std::vector<AttentionPiece>& pieces = plan.pieces();
   check(pieces.empty() || plan.kv_heads() == args.kv.format.segments[0].heads,
         "layers of one plan have as many KV heads");
-  pool.run(static_cast<std::int64_t>(pieces.size()),
-           [&](std::int64_t i) { PieceRunner(args, layout, pieces[static_cast<std::size_t>(i)]).run(); });
+  pool.run(std::ssize(pieces), [&](std::int64_t i) {
+    const AttentionPiece& piece = pieces[static_cast<std::size_t>(i)];
+    if (piece.first_row < q.size(0)) PieceRunner(args, layout, piece).run();  // the step may have more rows
+  });
 }
 
 }  // namespace octavo::cpu::plain

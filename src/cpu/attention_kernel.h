@@ -4,29 +4,34 @@
 #pragma once
 
 #include "cpu/cache_tile.h"
+#include "cpu/latent_tile.h"
 
 namespace octavo::cpu {
 
-template <class V>
+template <class V, class Tiles>
 class AttentionKernel {
  public:
   explicit AttentionKernel(const AttentionUnit& unit)
       : unit_(unit),
-        keys_(unit, unit.key, true),
-        values_(unit, unit.value, false),
+        tiles_(unit),
         rows_(unit.tokens * unit.heads),
         width_(unit.key.width),
         value_width_(unit.value.width) {}
 
   void run() {
     load_queries();
-    if (unit_.partial == nullptr) start_rows(total_, total_max_, total_sum_);
+    if (unit_.carried != nullptr)
+      take_carried();
+    else if (unit_.partial == nullptr)
+      start_rows(total_, total_max_, total_sum_);
     for (std::int64_t span = unit_.first_span; span <= unit_.last_span; ++span) {
       start_rows(numbers_, max_, sum_);
       for (int tile = 0; tile < kSpanKeys / kTileKeys; ++tile) run_tile(span * kSpanKeys + tile * kTileKeys);
       if (unit_.partial == nullptr) fold_span(span);
     }
-    if (unit_.partial != nullptr)
+    if (unit_.carried != nullptr)
+      leave_carried();
+    else if (unit_.partial != nullptr)
       leave_partial();
     else
       for (int row = 0; row < rows_; ++row) store_row(row);
@@ -79,8 +84,7 @@ class AttentionKernel {
     const std::int64_t begin = oldest > start ? oldest - start : 0;
     const std::int64_t end = last - start + 1 < kTileKeys ? last - start + 1 : kTileKeys;
     const int aligned = static_cast<int>(begin) / kBlockKeys * kBlockKeys;
-    keys_.load(start, aligned, static_cast<int>(end), rows_ <= kRows);
-    values_.load(start, aligned, static_cast<int>(end), rows_ <= kRows);
+    tiles_.load(start, aligned, static_cast<int>(end), rows_ <= kRows);
 
     int first = rows_;
     int past = 0;
@@ -108,17 +112,19 @@ class AttentionKernel {
   }
 
   int scores(int row, int left) {
-    switch (keys_.numbers()) {
-      case TileNumbers::f32:
-        return scores_of<TileF32<V>>(row, left);
-      case TileNumbers::f16:
-        return scores_of<TileF16<V>>(row, left);
-      case TileNumbers::bf16:
-        return scores_of<TileBf16<V>>(row, left);
-      case TileNumbers::int8:
-        return scores_of<TileInt8<V>>(row, left);
+    if constexpr (!Tiles::kFloats) {
+      switch (tiles_.keys().numbers()) {
+        case TileNumbers::f32:
+          break;
+        case TileNumbers::f16:
+          return scores_of<TileF16<V>>(row, left);
+        case TileNumbers::bf16:
+          return scores_of<TileBf16<V>>(row, left);
+        case TileNumbers::int8:
+          return scores_of<TileInt8<V>>(row, left);
+      }
     }
-    return left;
+    return scores_of<TileF32<V>>(row, left);
   }
 
   template <class Keys>
@@ -146,7 +152,7 @@ class AttentionKernel {
       const void* blocks[kVecs];
       F sums[kCount][kVecs];
 #pragma GCC unroll 8
-      for (int v = 0; v < kVecs; ++v) blocks[v] = keys_.block((begin + v * V::kLanes) / kBlockKeys);
+      for (int v = 0; v < kVecs; ++v) blocks[v] = tiles_.keys().block((begin + v * V::kLanes) / kBlockKeys);
 #pragma GCC unroll 8
       for (int r = 0; r < kCount; ++r)
 #pragma GCC unroll 8
@@ -174,15 +180,15 @@ class AttentionKernel {
   // Scores of a row become probabilities relative to its running maximum; what was summed before shrinks with it.
   void softmax(int row) {
     float* s = scores_ + row * kTileKeys;
-    const F scale = V::all(unit_.scale * unit_.key.scale * keys_.factor());
-    const bool scaled_keys = unit_.key.scale_offset >= 0;
+    const F scale = V::all(unit_.scale * unit_.key.scale * tiles_.keys().factor());
     const bool masked = low_[row] > 0 || high_[row] < kTileKeys;
     F x[kTileVecs];
     F most = V::all(kNone);
 #pragma GCC unroll 8
     for (int i = 0; i < kTileVecs; ++i) {
       x[i] = V::mul(V::load(s + i * V::kLanes), scale);
-      if (scaled_keys) x[i] = V::mul(x[i], V::load(keys_.scales() + i * V::kLanes));
+      if constexpr (!Tiles::kFloats)
+        if (unit_.key.scale_offset >= 0) x[i] = V::mul(x[i], V::load(tiles_.keys().scales() + i * V::kLanes));
       if (unit_.soft_cap > 0) x[i] = capped(x[i]);
       if (masked) x[i] = V::select_range(i * V::kLanes, low_[row], high_[row], x[i], V::all(kNone));
       most = V::max(most, x[i]);
@@ -198,7 +204,8 @@ class AttentionKernel {
     for (int i = 0; i < kTileVecs; ++i) {
       F p = V::exp(V::sub(x[i], max));
       sum = V::add(sum, p);
-      if (unit_.value.scale_offset >= 0) p = V::mul(p, V::load(values_.scales() + i * V::kLanes));
+      if constexpr (!Tiles::kFloats)
+        if (unit_.value.scale_offset >= 0) p = V::mul(p, V::load(tiles_.values().scales() + i * V::kLanes));
       V::store(s + i * V::kLanes, p);
     }
     V::store(sum_ + row * V::kLanes, sum);
@@ -219,17 +226,19 @@ class AttentionKernel {
   }
 
   int weigh(int row, int left) {
-    switch (values_.numbers()) {
-      case TileNumbers::f32:
-        return weigh_with<TileF32<V>>(row, left);
-      case TileNumbers::f16:
-        return weigh_with<TileF16<V>>(row, left);
-      case TileNumbers::bf16:
-        return weigh_with<TileBf16<V>>(row, left);
-      case TileNumbers::int8:
-        return weigh_with<TileInt8<V>>(row, left);
+    if constexpr (!Tiles::kFloats) {
+      switch (tiles_.values().numbers()) {
+        case TileNumbers::f32:
+          break;
+        case TileNumbers::f16:
+          return weigh_with<TileF16<V>>(row, left);
+        case TileNumbers::bf16:
+          return weigh_with<TileBf16<V>>(row, left);
+        case TileNumbers::int8:
+          return weigh_with<TileInt8<V>>(row, left);
+      }
     }
-    return left;
+    return weigh_with<TileF32<V>>(row, left);
   }
 
   template <class Values>
@@ -269,7 +278,7 @@ class AttentionKernel {
       for (int v = 0; v < kWide; ++v) sums[r][v] = V::load(numbers + r * value_width_ + v * V::kLanes);
     for (int low = low_[row], high; low < high_[row]; low = high) {
       high = (low / kBlockKeys + 1) * kBlockKeys < high_[row] ? (low / kBlockKeys + 1) * kBlockKeys : high_[row];
-      const void* block = values_.block(low / kBlockKeys);
+      const void* block = tiles_.values().block(low / kBlockKeys);
       const float* p = scores_ + row * kTileKeys;
       for (int t = low; t < high; ++t) {
         const std::int64_t at = std::int64_t{t % kBlockKeys} * value_width_ + begin;
@@ -321,17 +330,36 @@ class AttentionKernel {
     }
   }
 
+  void take_carried() {
+    const float* from = unit_.carried;
+    for (int row = 0; row < rows_; ++row, from += value_width_ + 2) {
+      total_max_[row] = from[0];
+      total_sum_[row] = from[1];
+      for (int i = 0; i < value_width_; i += V::kLanes)
+        V::store(total_ + row * value_width_ + i, V::load(from + 2 + i));
+    }
+  }
+
+  void leave_carried() const {
+    float* to = unit_.carried;
+    for (int row = 0; row < rows_; ++row, to += value_width_ + 2) {
+      to[0] = total_max_[row];
+      to[1] = total_sum_[row];
+      for (int i = 0; i < value_width_; i += V::kLanes) V::store(to + 2 + i, V::load(total_ + row * value_width_ + i));
+    }
+  }
+
   // The sink joins the sum, what belongs to all values leaves it: one factor for the row.
   void store_row(int row) const {
     const float before = total_max_[row];
     float factors[V::kLanes];
-    F factor = V::all(unit_.value.scale * values_.factor() / total_sum_[row]);
+    F factor = V::all(unit_.value.scale * tiles_.values().factor() / total_sum_[row]);
     if (unit_.sinks != nullptr) {
       const float sink = unit_.sinks[row % unit_.heads];
       const float after = sink > before ? sink : before;
       const F shrunk = V::exp(V::all(before - after));
       const F sum = V::fma(V::all(total_sum_[row]), shrunk, V::exp(V::all(sink - after)));
-      factor = V::div(V::mul(shrunk, V::all(unit_.value.scale * values_.factor())), sum);
+      factor = V::div(V::mul(shrunk, V::all(unit_.value.scale * tiles_.values().factor())), sum);
     }
     V::store(factors, factor);
     const std::int64_t offset = row / unit_.heads * unit_.out_token_stride + row % unit_.heads * unit_.out_head_stride;
@@ -345,8 +373,7 @@ class AttentionKernel {
   }
 
   const AttentionUnit& unit_;
-  SegmentTile<V> keys_;
-  SegmentTile<V> values_;
+  Tiles tiles_;
   const int rows_;
   const int width_;
   const int value_width_;
@@ -356,20 +383,26 @@ class AttentionKernel {
   float total_max_[kUnitRows];
   float total_sum_[kUnitRows];
   alignas(64) float sum_[kUnitRows * V::kLanes];     // by lane
-  alignas(64) float queries_[kUnitNumbers];          // [rows, width]
+  alignas(64) float queries_[Tiles::kNumbers];       // [rows, width]
   alignas(64) float scores_[kUnitRows * kTileKeys];  // then probabilities
-  alignas(64) float numbers_[kUnitNumbers];          // [rows, value_width] of the span
-  alignas(64) float total_[kUnitNumbers];            // of the spans folded so far
+  alignas(64) float numbers_[Tiles::kNumbers];       // [rows, value_width] of the span
+  alignas(64) float total_[Tiles::kNumbers];         // of the spans folded so far
 };
 
 template <class V>
 void run_attention_unit(const AttentionUnit& unit) {
-  AttentionKernel<V>(unit).run();
+  if (unit.latent.width > 0)
+    AttentionKernel<V, LatentTiles<V>>(unit).run();
+  else
+    AttentionKernel<V, GroupedTiles<V>>(unit).run();
 }
 
 template <class V>
 void run_merge_attention(const AttentionUnit& unit) {
-  AttentionKernel<V>(unit).merge();
+  if (unit.latent.width > 0)
+    AttentionKernel<V, LatentTiles<V>>(unit).merge();
+  else
+    AttentionKernel<V, GroupedTiles<V>>(unit).merge();
 }
 
 }  // namespace octavo::cpu

@@ -18,6 +18,10 @@ constexpr int kSpanKeys = 256;
 constexpr int kUnitRows = 96;           // the most rows (tokens x heads) of a unit
 constexpr int kUnitNumbers = 96 * 128;  // the most numbers of all its rows, of q or of the result
 constexpr int kMaxHeadWidth = 512;
+// Of latent caches: numbers of a rope key, and rows of a unit, all of whose heads read the one record.
+constexpr int kMaxRopeWidth = 64;
+constexpr int kLatentRows = 32;
+constexpr int kLatentNumbers = kLatentRows * (kMaxHeadWidth + kMaxRopeWidth);
 
 // One segment of the cache as the unit's KV head sees it.
 struct CacheSegment {
@@ -25,8 +29,11 @@ struct CacheSegment {
   int width = 0;
   std::int64_t offset = 0;         // bytes from a page's start to the head's first block
   std::int64_t scale_offset = -1;  // to the head's scales in the page, bf16 [page_size]; -1: none
+  int block_scales = 0;            // > 0: they are f32 [page_size, block_scales], one for each kScaleNumbers numbers
   float scale = 1.0f;              // given scale of the head
 };
+
+constexpr int kScaleNumbers = 128;
 
 struct AttentionUnit {
   const float* q = nullptr;  // the unit's first token and head
@@ -38,6 +45,10 @@ struct AttentionUnit {
 
   CacheSegment key;    // blocks of 16 tokens, [width, tokens] (page_layout.h); blocks of a page where it is smaller
   CacheSegment value;  // [page_size, width]
+  // Where latent.width > 0 the cache has these, both [page_size, width], and the kernel makes the other two of them:
+  // keys are latent and rope key side by side, values the latent, f32.
+  CacheSegment latent;
+  CacheSegment rope;
   const std::uint8_t* pages = nullptr;
   std::int64_t page_bytes = 0;
   int page_size = 0;
@@ -53,6 +64,9 @@ struct AttentionUnit {
   std::int64_t first_span = 0;
   std::int64_t last_span = 0;
   float* partial = nullptr;
+  // What the rows have of spans before these, as in `partial` (max -infinity: nothing), brought up to date instead of
+  // writing `out`; or null.
+  float* carried = nullptr;
 
   void* out = nullptr;                // the unit's first token and head; bf16 or f32
   std::int64_t out_token_stride = 0;  // elements
@@ -64,10 +78,19 @@ namespace avx512 {
 void attention_unit(const AttentionUnit& unit);
 // Folds the partials of all spans of the unit, one after the other in `partial`, into `out`.
 void merge_attention(const AttentionUnit& unit);
+// Tokens [start, start + count) of the unit's latent cache as floats, scales applied, `latent_stride` and rope.width
+// apart; start is a multiple of kTileKeys, count at most that. Tokens up to the next multiple of 16 come along.
+void unpack_latents(const AttentionUnit& unit, std::int64_t start, int count, float* latents,
+                    std::int64_t latent_stride, float* ropes);
+// Sixteen rows, `stride` apart, as a block of keys [width, 16]; width is a multiple of 4.
+void turn_keys(const float* rows, std::int64_t stride, int width, float* block);
 }  // namespace avx512
 namespace avx2 {
 void attention_unit(const AttentionUnit& unit);
 void merge_attention(const AttentionUnit& unit);
+void unpack_latents(const AttentionUnit& unit, std::int64_t start, int count, float* latents,
+                    std::int64_t latent_stride, float* ropes);
+void turn_keys(const float* rows, std::int64_t stride, int width, float* block);
 }  // namespace avx2
 
 }  // namespace octavo::cpu

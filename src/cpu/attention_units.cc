@@ -21,14 +21,17 @@ void AttentionUnits::make(const PlanAttentionArgs& args) {
   const auto* context = args.batch.context.data<std::int32_t>();
   const std::int32_t kv_heads = shape.format.segments[0].heads;
   const std::int32_t group = shape.q_heads / kv_heads;
+  const bool latent = shape.format.segments[0].part == KvPart::latent;
   const std::int32_t width = std::max(shape.format.segments[0].width, shape.format.segments[1].width);
-  const std::int32_t max_rows = std::clamp(kUnitNumbers / width, 1, kUnitRows);
+  const std::int32_t max_rows = latent ? kLatentRows : std::clamp(kUnitNumbers / width, 1, kUnitRows);
   const std::int32_t heads = std::min(group, max_rows);
   const std::int32_t tokens = max_rows / heads;
   units_.clear();
   merges_.clear();
   partial_rows_ = 0;
-  for (std::int32_t seq = 0; seq < args.batch.num_seqs; ++seq)
+  for (std::int32_t seq = 0; seq < args.batch.num_seqs; ++seq) {
+    // Any unit of a latent cache has few rows: those of chunks keep all spans, as their partial results would be many.
+    const bool whole = latent && query_start[seq + 1] - query_start[seq] > tokens;
     for (std::int32_t row = query_start[seq]; row < query_start[seq + 1]; row += tokens) {
       PlannedUnit block;
       block.seq = seq;
@@ -42,16 +45,17 @@ void AttentionUnits::make(const PlanAttentionArgs& args) {
         for (std::int32_t head = 0; head < group; head += heads) {
           block.first_head = block.kv_head * group + head;
           block.heads = std::min(heads, group - head);
-          add(block);
+          add(block, whole);
         }
     }
+  }
   std::stable_sort(units_.begin(), units_.end(),
                    [](const PlannedUnit& a, const PlannedUnit& b) { return cost(a) > cost(b); });
 }
 
-void AttentionUnits::add(PlannedUnit block) {
+void AttentionUnits::add(PlannedUnit block, bool whole) {
   const std::int64_t rows = std::int64_t{block.tokens} * block.heads;
-  if (block.first_span == block.last_span || rows > kMaxSplitRows) {
+  if (whole || block.first_span == block.last_span || rows > kMaxSplitRows) {
     units_.push_back(block);
     return;
   }

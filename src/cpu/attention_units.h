@@ -31,7 +31,7 @@ class AttentionUnits {
   std::int64_t partial_rows() const { return partial_rows_; }
 
  private:
-  void add(PlannedUnit block);
+  void add(PlannedUnit block, bool whole);
 
   std::vector<PlannedUnit> units_;
   std::vector<PlannedUnit> merges_;

@@ -165,16 +165,17 @@ void add_counts(KvCounters& counters, const RowCounts& key, const RowCounts& val
 
 void check_kv_write(const KvWriteArgs& args, const PageLayout& layout) {
   check_view(args.kv, layout);
-  const std::int64_t tokens = args.q.size(0);
+  const std::int64_t tokens = args.k.empty() ? args.q.size(0) : args.k.size(0);
   const Tensor& query = args.query.values;
-  check(query.dtype() == DType::f32 && query.size(0) == tokens && query.size(1) == args.q.size(1) &&
+  check(query.dtype() == DType::f32 && query.size(0) == args.q.size(0) && query.size(1) == args.q.size(1) &&
             query.size(2) == args.q.size(2),
         "queries do not have the shape that query_spec() says");
+  const bool latent = args.kv.format.segments[0].part == KvPart::latent;
+  check(args.q.size(0) == tokens || (latent && args.q.size(0) < tokens), "one query a token");
   check(args.rope.inv_freq.empty() || args.positions.elements() == tokens, "rope needs one position a token");
   if (args.k.empty()) return;
   const KvFormat& format = args.kv.format;
-  check(args.k.size(0) == tokens && args.v.size(0) == tokens && args.slots.elements() == tokens,
-        "one k, v and slot a token");
+  check(args.v.size(0) == tokens && args.slots.elements() == tokens, "one k, v and slot a token");
   check(args.k.size(1) == format.segments[0].heads && args.k.size(2) == format.segments[0].width &&
             args.v.size(1) == format.segments[1].heads && args.v.size(2) == format.segments[1].width,
         "k and v do not have the shape of the cache");

@@ -61,6 +61,11 @@ class SegmentTile {
   TileNumbers numbers() const { return numbers_; }
   const void* block(int i) const { return blocks_[i]; }
   const float* scales() const { return scales_; }  // [kTileKeys], where the cache has one a token and head
+  // Of a block that was unpacked to floats, unlike cached ones.
+  float* unpacked(int i) { return floats_ + i * block_numbers_; }
+  const std::uint8_t* page_at(std::int64_t position) const {
+    return unit_.pages + unit_.page_table[position / unit_.page_size] * unit_.page_bytes;
+  }
 
  private:
   TileNumbers direct() const {
@@ -76,9 +81,6 @@ class SegmentTile {
     }
   }
   int number_bytes() const { return segment_.kind == CacheKind::f32 ? 4 : segment_.kind == CacheKind::bf16 ? 2 : 1; }
-  const std::uint8_t* page_at(std::int64_t position) const {
-    return unit_.pages + unit_.page_table[position / unit_.page_size] * unit_.page_bytes;
-  }
 
   void load_blocks(std::int64_t start, int begin, int end) {
     nan_ = false;
@@ -86,7 +88,8 @@ class SegmentTile {
       const std::int64_t position = start + i * kBlockKeys;
       const int left = end - i * kBlockKeys;
       load_block(i, bytes_at(position, left));
-      if (segment_.scale_offset >= 0) load_scales(position, left < kBlockKeys ? left : kBlockKeys, i);
+      if (segment_.scale_offset >= 0 && segment_.block_scales == 0)
+        load_scales(position, left < kBlockKeys ? left : kBlockKeys, i);
     }
     for (int i = 0; i < kTileBlocks; ++i)
       if (i * kBlockKeys < begin || i * kBlockKeys >= end) blocks_[i] = blocks_[begin / kBlockKeys];
@@ -174,6 +177,27 @@ class SegmentTile {
   alignas(64) float floats_[kTileKeys * kMaxHeadWidth];
   alignas(64) std::uint16_t halves_[kTileKeys * kMaxHeadWidth];
   alignas(64) std::uint8_t joined_[kBlockKeys * kMaxHeadWidth * 4];
+};
+
+// The tile of a cache with keys and values.
+template <class V>
+class GroupedTiles {
+ public:
+  static constexpr bool kFloats = false;
+  static constexpr int kNumbers = kUnitNumbers;
+
+  explicit GroupedTiles(const AttentionUnit& unit) : keys_(unit, unit.key, true), values_(unit, unit.value, false) {}
+
+  void load(std::int64_t start, int begin, int end, bool few_rows) {
+    keys_.load(start, begin, end, few_rows);
+    values_.load(start, begin, end, few_rows);
+  }
+  const SegmentTile<V>& keys() const { return keys_; }
+  const SegmentTile<V>& values() const { return values_; }
+
+ private:
+  SegmentTile<V> keys_;
+  SegmentTile<V> values_;
 };
 
 }  // namespace octavo::cpu

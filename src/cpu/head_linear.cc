@@ -66,7 +66,7 @@ class HeadProduct {
 
 }  // namespace
 
-void head_linear(ThreadPool& pool, const HeadLinearArgs& args) {
+void check_head_linear(const HeadLinearArgs& args) {
   check_weight(args.weight);
   const std::int64_t tokens = args.x.size(0);
   const std::int64_t heads = args.x.size(1);
@@ -76,7 +76,12 @@ void head_linear(ThreadPool& pool, const HeadLinearArgs& args) {
   check(args.x.size(2) == (args.transposed ? args.count : args.weight.in) && args.out.size(0) == tokens &&
             args.out.size(1) == heads && args.out.size(2) == (args.transposed ? args.weight.in : args.count),
         "shapes of head_linear");
-  const std::int64_t blocks = (tokens + kTokensOfBlock - 1) / kTokensOfBlock;
+}
+
+void head_linear(ThreadPool& pool, const HeadLinearArgs& args) {
+  check_head_linear(args);
+  const std::int64_t heads = args.x.size(1);
+  const std::int64_t blocks = (args.x.size(0) + kTokensOfBlock - 1) / kTokensOfBlock;
   pool.run(heads * blocks, [&](std::int64_t i) { HeadProduct(args, i % heads, i / heads * kTokensOfBlock).run(); });
 }
 

@@ -5,7 +5,9 @@
 #include "cpu/tiled_attention.h"
 #include "cpu/tiled_conv_update.h"
 #include "cpu/tiled_delta_rule.h"
+#include "cpu/tiled_expanded_attention.h"
 #include "cpu/tiled_grouped_linear.h"
+#include "cpu/tiled_head_linear.h"
 #include "cpu/tiled_linear.h"
 
 namespace octavo::cpu {
@@ -14,8 +16,10 @@ namespace {
 
 constexpr Kernels kPlain{
     .linear = plain::linear,
+    .head_linear = plain::head_linear,
     .grouped_linear = plain::grouped_linear,
     .attention = plain::attention,
+    .expanded_attention = plain::expanded_attention,
     .kv_write = plain::kv_write,
     .rms_norm = plain::rms_norm,
     .add_rms_norm = plain::add_rms_norm,
@@ -28,8 +32,10 @@ constexpr Kernels kPlain{
 constexpr Kernels kAvx512 = [] {
   Kernels kernels = kPlain;
   kernels.linear = avx512::linear;
+  kernels.head_linear = avx512::head_linear;
   kernels.grouped_linear = avx512::grouped_linear;
   kernels.attention = avx512::attention;
+  kernels.expanded_attention = avx512::expanded_attention;
   kernels.kv_write = avx512::kv_write;
   kernels.rms_norm = avx512::rms_norm;
   kernels.add_rms_norm = avx512::add_rms_norm;
@@ -48,8 +54,10 @@ constexpr Kernels kAvx512Vnni = [] {
 constexpr Kernels kAvx2 = [] {
   Kernels kernels = kPlain;
   kernels.linear = avx2::linear;
+  kernels.head_linear = avx2::head_linear;
   kernels.grouped_linear = avx2::grouped_linear;
   kernels.attention = avx2::attention;
+  kernels.expanded_attention = avx2::expanded_attention;
   kernels.kv_write = avx2::kv_write;
   kernels.rms_norm = avx2::rms_norm;
   kernels.add_rms_norm = avx2::add_rms_norm;

@@ -16,8 +16,10 @@ namespace octavo::cpu {
 // on how a sequence was cut into calls.
 struct Kernels {
   void (*linear)(ThreadPool& pool, const LinearArgs& args, bool deterministic);
+  void (*head_linear)(ThreadPool& pool, const HeadLinearArgs& args);
   void (*grouped_linear)(ThreadPool& pool, const GroupedLinearArgs& args, bool deterministic);
   void (*attention)(ThreadPool& pool, const AttentionArgs& args, bool deterministic);
+  void (*expanded_attention)(ThreadPool& pool, const ExpandedAttentionArgs& args);
   void (*kv_write)(ThreadPool& pool, const KvWriteArgs& args);
   void (*rms_norm)(ThreadPool& pool, const RmsNormArgs& args);
   void (*add_rms_norm)(ThreadPool& pool, const AddRmsNormArgs& args);

@@ -71,9 +71,9 @@ void kv_write(ThreadPool& pool, const KvWriteArgs& args) {
   const PageLayout layout = page_layout(args.kv.format, args.kv.page_size);
   check_kv_write(args, layout);
   const std::int32_t* slots = args.k.empty() ? nullptr : ints(args.slots);
-  pool.run(args.q.size(0), [&](std::int64_t token) {
+  pool.run(args.k.empty() ? args.q.size(0) : args.k.size(0), [&](std::int64_t token) {
     TokenWriter writer(args, layout, token);
-    writer.write_query();
+    if (token < args.q.size(0)) writer.write_query();
     if (slots == nullptr) return;
     check(slots[token] >= 0 && slots[token] / args.kv.page_size < args.kv.num_pages, "a slot beyond the cache");
     writer.write_cache(slots[token]);

@@ -6,16 +6,15 @@
 // small blocks of x by panel are held in registers. Both add products in the order that linear_tile.h promises.
 #pragma once
 
-#include "cpu/linear_tile.h"
-#include "cpu/packed_groups.h"
-#include "cpu/weight_groups.h"
+#include "cpu/tile_rows.h"
 
 namespace octavo::cpu {
 
 template <class V, class Unpack>
 class LinearKernel {
  public:
-  explicit LinearKernel(const LinearTile& tile) : tile_(tile), groups_((tile.in + kGroup - 1) / kGroup) {}
+  explicit LinearKernel(const LinearTile& tile)
+      : tile_(tile), weights_(tile), groups_((tile.in + kGroup - 1) / kGroup) {}
 
   void run() {
     for (std::int64_t begin = tile_.begin; begin < tile_.end; begin += kOuts) {
@@ -43,34 +42,14 @@ class LinearKernel {
  private:
   using F = typename V::F;
   using Scale = typename Unpack::Scale;
+  using Rows = TileRows<V, Unpack>;
   static constexpr int kVecs = kGroup / V::kLanes;
-  static constexpr int kOuts = 48;         // outputs computed before they are rounded and stored
-  static constexpr int kSpan = 64;         // groups whose scales are made at once
-  static constexpr int kPanelGroups = 24;  // groups of a panel: its rows stay in the first-level cache
+  static constexpr int kOuts = 48;                                // outputs computed before they are rounded and stored
+  static constexpr int kSpan = 64;                                // groups whose scales are made at once
+  static constexpr std::int64_t kPanelGroups = Rows::kMaxGroups;  // a panel's rows stay in the first-level cache
   static_assert(kSpan % Unpack::kGroups == 0 && kPanelGroups % Unpack::kGroups == 0);
   static constexpr int kMr = V::kLinearRows;
   static constexpr int kNr = V::kLinearOuts;
-
-  WeightRow row_of(std::int64_t o) const {
-    return {tile_.weight + o * tile_.row_bytes,
-            tile_.scale == nullptr ? nullptr : tile_.scale + o / tile_.scale_rows * tile_.scale_stride,
-            tile_.scale_cols, tile_.exponents == nullptr ? nullptr : tile_.exponents + o * tile_.exponent_stride};
-  }
-
-  static const std::uint8_t* block_of(const std::uint8_t* row, std::int64_t group) {
-    return row + group / Unpack::kGroups * Unpack::kBytes;
-  }
-  static int part_of(std::int64_t group) { return static_cast<int>(group % Unpack::kGroups); }
-
-  // The block of a group; the last one of a row that ends within a group is copied and filled with zeros.
-  const std::uint8_t* filled_block(const std::uint8_t* row, std::int64_t group, std::uint8_t* copy) const {
-    const std::uint8_t* p = block_of(row, group);
-    const std::int64_t left = tile_.in - group * kGroup;
-    if (left >= kGroup) return p;
-    const std::int64_t bytes = left * Unpack::kBytes / kGroup;
-    for (int i = 0; i < Unpack::kBytes; ++i) copy[i] = i < bytes ? p[i] : std::uint8_t{0};
-    return copy;
-  }
 
   template <int kRows, int kWeights>
   void few_rows(std::int64_t begin, int count) {
@@ -82,7 +61,7 @@ class LinearKernel {
   template <int kRows, int kWeights>
   void dot_rows(std::int64_t o, int at) {
     WeightRow rows[kWeights];
-    for (int r = 0; r < kWeights; ++r) rows[r] = row_of(o + r);
+    for (int r = 0; r < kWeights; ++r) rows[r] = weights_.row(o + r);
     F sums[kWeights][kRows];
     for (int r = 0; r < kWeights; ++r)
       for (int m = 0; m < kRows; ++m) sums[r][m] = V::zero();
@@ -94,7 +73,7 @@ class LinearKernel {
       for (std::int64_t g = first; g < whole; ++g) {
 #pragma GCC unroll 8
         for (int r = 0; r < kWeights; ++r)
-          add_group<kRows>(block_of(rows[r].bytes, g), scales[r][g - first], g, sums[r]);
+          add_group<kRows>(Rows::block(rows[r].bytes, g), scales[r][g - first], g, sums[r]);
           // The processor's own prefetch stops at pages: without this, weights that lie in memory come a third slower.
 #pragma GCC unroll 8
         for (int r = 0; r < kWeights; ++r)
@@ -103,7 +82,7 @@ class LinearKernel {
       std::uint8_t copy[Unpack::kBytes];
       for (std::int64_t g = whole; g < last; ++g)
         for (int r = 0; r < kWeights; ++r)
-          add_group<kRows>(filled_block(rows[r].bytes, g, copy), scales[r][g - first], g, sums[r]);
+          add_group<kRows>(weights_.filled_block(rows[r].bytes, g, copy), scales[r][g - first], g, sums[r]);
     }
     for (int m = 0; m < kRows; ++m) store_sums<kWeights>(sums, m, y_[m] + at);
   }
@@ -111,7 +90,7 @@ class LinearKernel {
   template <int kRows>
   [[gnu::always_inline]] void add_group(const std::uint8_t* p, const Scale& scale, std::int64_t g, F* sums) const {
     F w[kVecs];
-    Unpack::unpack(p, part_of(g), scale, w);
+    Unpack::unpack(p, Rows::part(g), scale, w);
 #pragma GCC unroll 8
     for (int i = 0; i < kVecs; ++i)
 #pragma GCC unroll 8
@@ -145,21 +124,12 @@ class LinearKernel {
 
   // Rows beyond the tile's end are zero.
   void fill_panel(std::int64_t o, int count, std::int64_t first, std::int64_t num, float* panel) const {
-    Scale scales[kPanelGroups + 1];
-    std::uint8_t copy[Unpack::kBytes];
     for (int n = 0; n < kNr; ++n) {
       float* to = panel + n * num * kGroup;
-      if (n >= count) {
+      if (n < count)
+        weights_.unpack(o + n, first, num, to);
+      else
         for (std::int64_t i = 0; i < num * kGroup; i += V::kLanes) V::store(to + i, V::zero());
-        continue;
-      }
-      const WeightRow row = row_of(o + n);
-      Unpack::make_scales(row, first, num, scales);
-      for (std::int64_t g = 0; g < num; ++g) {
-        F w[kVecs];
-        Unpack::unpack(filled_block(row.bytes, first + g, copy), part_of(first + g), scales[g], w);
-        for (int i = 0; i < kVecs; ++i) V::store(to + g * kGroup + i * V::kLanes, w[i]);
-      }
     }
   }
 
@@ -209,27 +179,15 @@ class LinearKernel {
   void finish(std::int64_t begin, int count) {
     const float* bias = tile_.bias == nullptr ? nullptr : tile_.bias + begin;
     for (std::int64_t m = 0; m < tile_.rows; ++m) {
-      const std::int64_t offset = m * tile_.out_stride + begin;
       float* y = y_[m];
       if (bias != nullptr)
         for (int i = 0; i < count; ++i) y[i] += bias[i];
-      if (tile_.out_is_bf16)
-        store_bf16(y, count, static_cast<std::uint16_t*>(tile_.out) + offset);
-      else
-        for (int i = 0; i < count; ++i) static_cast<float*>(tile_.out)[offset + i] = y[i];
+      store_results<V>(tile_, m, begin - tile_.out_first, y, count);
     }
   }
 
-  static void store_bf16(const float* y, int count, std::uint16_t* to) {
-    int i = 0;
-    for (; i + V::kLanes <= count; i += V::kLanes) V::to_bf16(to + i, V::load(y + i));
-    if (i == count) return;
-    std::uint16_t last[V::kLanes];
-    V::to_bf16(last, V::load(y + i));  // y has room for whole registers
-    for (int j = 0; i + j < count; ++j) to[i + j] = last[j];
-  }
-
   const LinearTile& tile_;
+  const Rows weights_;
   const std::int64_t groups_;
   alignas(64) float y_[kTileRows][kOuts];
   alignas(64) float partial_[kTileRows * kNr * V::kLanes];
@@ -237,34 +195,7 @@ class LinearKernel {
 
 template <class V>
 void run_linear_tile(const LinearTile& tile) {
-  switch (tile.kind) {
-    case WeightKind::f32:
-      return LinearKernel<V, UnpackF32<V>>(tile).run();
-    case WeightKind::f16:
-      return LinearKernel<V, UnpackF16<V>>(tile).run();
-    case WeightKind::bf16:
-      return LinearKernel<V, UnpackBf16<V>>(tile).run();
-    case WeightKind::e4m3:
-      return LinearKernel<V, UnpackE4m3<V>>(tile).run();
-    case WeightKind::e2m1:
-      return LinearKernel<V, UnpackE2m1<V>>(tile).run();
-    case WeightKind::q4_0:
-      return LinearKernel<V, UnpackQ40<V>>(tile).run();
-    case WeightKind::q4_1:
-      return LinearKernel<V, UnpackQ41<V>>(tile).run();
-    case WeightKind::q5_0:
-      return LinearKernel<V, UnpackQ50<V>>(tile).run();
-    case WeightKind::q5_1:
-      return LinearKernel<V, UnpackQ51<V>>(tile).run();
-    case WeightKind::q8_0:
-      return LinearKernel<V, UnpackQ80<V>>(tile).run();
-    case WeightKind::q4_k:
-      return LinearKernel<V, UnpackQ4K<V>>(tile).run();
-    case WeightKind::q5_k:
-      return LinearKernel<V, UnpackQ5K<V>>(tile).run();
-    case WeightKind::q6_k:
-      return LinearKernel<V, UnpackQ6K<V>>(tile).run();
-  }
+  run_tile<V, LinearKernel>(tile);
 }
 
 template <class V>

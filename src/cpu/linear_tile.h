@@ -39,21 +39,26 @@ struct LinearTile {
   std::int64_t exponent_stride = 0;
 
   const float* bias = nullptr;  // of the part's row 0, or null
-  void* out = nullptr;          // row 0 of x, the part's row 0; bf16 or f32
+  void* out = nullptr;          // row 0 of x, the part's row `out_first`; bf16 or f32
   std::int64_t out_stride = 0;  // elements
+  std::int64_t out_first = 0;
   bool out_is_bf16 = false;
 };
 
+// linear_tile(): out [rows, end - begin] = x W^T. turned_linear_tile(): out [rows, in] = x W with x [rows, end -
+// begin], without a bias; kinds whose numbers lie in another order than x's (e2m1) are not for it.
 using LinearTileFunction = void (*)(const LinearTile&);
 // n numbers, bf16 as floats.
 using WidenFunction = void (*)(const std::uint16_t* from, std::int64_t n, float* to);
 
 namespace avx512 {
 void linear_tile(const LinearTile& tile);
+void turned_linear_tile(const LinearTile& tile);
 void widen(const std::uint16_t* from, std::int64_t n, float* to);
 }  // namespace avx512
 namespace avx2 {
 void linear_tile(const LinearTile& tile);
+void turned_linear_tile(const LinearTile& tile);
 void widen(const std::uint16_t* from, std::int64_t n, float* to);
 }  // namespace avx2
 

@@ -2,6 +2,7 @@
 
 #include "cpu/attention_plan.h"
 #include "cpu/lane_weight.h"
+#include "cpu/latent_form.h"
 #include "cpu/plain.h"
 
 namespace octavo::cpu {
@@ -16,7 +17,7 @@ void CpuOps::embed(const EmbedArgs& args) { plain::embed(pool_, args); }
 void CpuOps::rms_norm(const RmsNormArgs& args) { kernels_.rms_norm(pool_, args); }
 void CpuOps::add_rms_norm(const AddRmsNormArgs& args) { kernels_.add_rms_norm(pool_, args); }
 void CpuOps::linear(const LinearArgs& args) { kernels_.linear(pool_, args, deterministic_); }
-void CpuOps::head_linear(const HeadLinearArgs& args) { plain::head_linear(pool_, args); }
+void CpuOps::head_linear(const HeadLinearArgs& args) { kernels_.head_linear(pool_, args); }
 void CpuOps::grouped_linear(const GroupedLinearArgs& args) { kernels_.grouped_linear(pool_, args, deterministic_); }
 void CpuOps::route(const RouteArgs& args) { plain::route(pool_, args); }
 void CpuOps::rope(const RopeArgs& args) { kernels_.rope(pool_, args); }
@@ -30,6 +31,11 @@ Result<std::unique_ptr<AttentionPlan>> CpuOps::make_plan(const AttentionShape&, 
 }
 void CpuOps::plan_attention(const PlanAttentionArgs& args) { static_cast<CpuAttentionPlan&>(args.plan).make(args); }
 void CpuOps::attention(const AttentionArgs& args) { kernels_.attention(pool_, args, deterministic_); }
+// The absorbed form alone gives a token the same bits however its sequence was cut.
+std::int64_t CpuOps::absorbed_rows(const AbsorbedRowsArgs& args) const {
+  return deterministic_ ? args.batch.num_tokens : cheaper_absorbed_rows(args);
+}
+void CpuOps::expanded_attention(const ExpandedAttentionArgs& args) { kernels_.expanded_attention(pool_, args); }
 
 void CpuOps::conv_update(const ConvUpdateArgs& args) { kernels_.conv_update(pool_, args); }
 void CpuOps::delta_gates(const DeltaGatesArgs& args) { plain::delta_gates(pool_, args); }

@@ -33,6 +33,8 @@ class CpuOps final : public Ops {
   Result<std::unique_ptr<AttentionPlan>> make_plan(const AttentionShape& shape, int max_seqs, int max_tokens) override;
   void plan_attention(const PlanAttentionArgs& args) override;
   void attention(const AttentionArgs& args) override;
+  std::int64_t absorbed_rows(const AbsorbedRowsArgs& args) const override;
+  void expanded_attention(const ExpandedAttentionArgs& args) override;
 
   void conv_update(const ConvUpdateArgs& args) override;
   void delta_gates(const DeltaGatesArgs& args) override;

@@ -1,5 +1,5 @@
-// attention of the vector paths: gives the plan's units to the threads, then merges what was split. Latent records and
-// widths that are no multiple of 16 take the plain path.
+// attention of the vector paths: gives the plan's units to the threads, then merges what was split. Widths that are no
+// multiple of 16 take the plain path.
 #pragma once
 
 #include "base/parallel.h"

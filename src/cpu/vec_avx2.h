@@ -156,6 +156,21 @@ struct Vec {
     return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
   }
 
+  static void turn_four(const float* p, std::int64_t stride, F* out) {
+    F rows[4];  // half h of rows[i] comes of row 4 h + i
+    for (int i = 0; i < 4; ++i)
+      rows[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p + i * stride)),
+                                     _mm_loadu_ps(p + (i + 4) * stride), 1);
+    const __m256d low_a = _mm256_castps_pd(_mm256_unpacklo_ps(rows[0], rows[1]));
+    const __m256d low_b = _mm256_castps_pd(_mm256_unpacklo_ps(rows[2], rows[3]));
+    const __m256d high_a = _mm256_castps_pd(_mm256_unpackhi_ps(rows[0], rows[1]));
+    const __m256d high_b = _mm256_castps_pd(_mm256_unpackhi_ps(rows[2], rows[3]));
+    out[0] = _mm256_castpd_ps(_mm256_unpacklo_pd(low_a, low_b));
+    out[1] = _mm256_castpd_ps(_mm256_unpackhi_pd(low_a, low_b));
+    out[2] = _mm256_castpd_ps(_mm256_unpacklo_pd(high_a, high_b));
+    out[3] = _mm256_castpd_ps(_mm256_unpackhi_pd(high_a, high_b));
+  }
+
   static F select_range(int begin, int low, int high, F x, F y) {
     const __m256i index = _mm256_add_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(begin));
     const __m256i from_low = _mm256_cmpgt_epi32(index, _mm256_set1_epi32(low - 1));

@@ -147,6 +147,26 @@ struct Vec {
   }
   static float max_lane(F x) { return _mm512_reduce_max_ps(x); }
 
+  // Four numbers of each of kLanes rows, `stride` floats apart, turned: out[c] has number c of every row.
+  static void turn_four(const float* p, std::int64_t stride, F* out) {
+    F rows[4];  // quarter q of rows[i] comes of row 4 q + i
+    for (int i = 0; i < 4; ++i) {
+      const float* row = p + i * stride;
+      rows[i] = _mm512_castps128_ps512(_mm_loadu_ps(row));
+      rows[i] = _mm512_insertf32x4(rows[i], _mm_loadu_ps(row + 4 * stride), 1);
+      rows[i] = _mm512_insertf32x4(rows[i], _mm_loadu_ps(row + 8 * stride), 2);
+      rows[i] = _mm512_insertf32x4(rows[i], _mm_loadu_ps(row + 12 * stride), 3);
+    }
+    const __m512d low_a = _mm512_castps_pd(_mm512_unpacklo_ps(rows[0], rows[1]));
+    const __m512d low_b = _mm512_castps_pd(_mm512_unpacklo_ps(rows[2], rows[3]));
+    const __m512d high_a = _mm512_castps_pd(_mm512_unpackhi_ps(rows[0], rows[1]));
+    const __m512d high_b = _mm512_castps_pd(_mm512_unpackhi_ps(rows[2], rows[3]));
+    out[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(low_a, low_b));
+    out[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low_a, low_b));
+    out[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(high_a, high_b));
+    out[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(high_a, high_b));
+  }
+
   // Lanes whose index + begin lies in [low, high) keep x, the others take y.
   static F select_range(int begin, int low, int high, F x, F y) {
     const __m512i index = _mm512_add_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),

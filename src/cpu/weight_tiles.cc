@@ -134,15 +134,20 @@ bool is_tiled(const Weight& weight) {
          });
 }
 
+LinearTile tile_of(const WeightPart& part) {
+  LinearTile tile;
+  tile.in = part.values.size(1);
+  tile.kind = *kind_of(part.values.dtype());
+  tile.weight = reinterpret_cast<const std::uint8_t*>(part.values.raw());
+  tile.row_bytes = dtype_bytes(part.values.dtype(), part.values.stride(0));
+  set_scale(part, tile);
+  return tile;
+}
+
 void add_tiles(const Weight& weight, const float* bias, const Tensor& out, std::vector<LinearTile>& tiles) {
   std::int64_t first = 0;  // the part's place among the outputs
   for (const WeightPart& part : weight.parts) {
-    LinearTile tile;
-    tile.in = weight.in;
-    tile.kind = *kind_of(part.values.dtype());
-    tile.weight = reinterpret_cast<const std::uint8_t*>(part.values.raw());
-    tile.row_bytes = dtype_bytes(part.values.dtype(), part.values.stride(0));
-    set_scale(part, tile);
+    LinearTile tile = tile_of(part);
     tile.bias = bias == nullptr ? nullptr : bias + first;
     tile.out = out.raw() + dtype_bytes(out.dtype(), first);
     tile.out_stride = out.stride(0);

@@ -1,4 +1,4 @@
-// What linear and grouped_linear of the vector paths share: a weight cut into LinearTiles, and rows of x as tiles read
+// What the products of the vector paths share: a weight cut into LinearTiles, and rows of x as tiles read
 // them.
 #pragma once
 
@@ -33,6 +33,9 @@ InputOrder input_order(const Weight& weight);
 // Whether tiles read this weight: rare dtypes, scales of an unusual grain and parts that want x in different orders are
 // left to the plain path.
 bool is_tiled(const Weight& weight);
+
+// The part as a tile that says how to read it, and nothing of x, rows or results.
+LinearTile tile_of(const WeightPart& part);
 
 // Appends the weight's tiles for row 0 of x and `out` [rows, outs]; x is not set. bias: [outs] or null.
 void add_tiles(const Weight& weight, const float* bias, const Tensor& out, std::vector<LinearTile>& tiles);

@@ -32,6 +32,7 @@ class NullOps : public Ops {
   }
   void plan_attention(const PlanAttentionArgs&) override {}
   void attention(const AttentionArgs&) override {}
+  void expanded_attention(const ExpandedAttentionArgs&) override {}
 
   void conv_update(const ConvUpdateArgs&) override {}
   void delta_gates(const DeltaGatesArgs&) override {}

@@ -150,9 +150,9 @@ struct QuerySpec {
 // From the projection to the cache: norm of q, k, v where the family has it, rope, transform of q and k, in float32
 // without rounding; then K and V are divided by their scales, rounded with saturation, stored and counted (not in page
 // 0: padding). q goes to `query`. A latent format takes the latent as k and the rope key as v (already normed and
-// roped, rule empty).
+// roped, rule empty), and queries of the first rows alone where the others are expanded_attention()'s.
 struct KvWriteArgs {
-  Tensor q;  // [tokens, q_heads, width], rows strided
+  Tensor q;  // [tokens, q_heads, width], rows strided; of a latent format perhaps fewer rows
   Tensor k;  // [tokens, kv_heads, width]; empty: this layer reads another's cache, only q is prepared
   Tensor v;  // [tokens, kv_heads, v_width]
   const NormRule* q_norm = nullptr;  // weights [width]
@@ -209,12 +209,43 @@ struct PlanAttentionArgs {
 };
 
 struct AttentionArgs {
-  Query query;
+  Query query;  // of a latent cache perhaps the first rows of the step alone
   const KvView& kv;
   const BatchView& batch;
   const AttentionPlan& plan;
   AttentionRule rule;
   Tensor out;  // [tokens, q_heads, v_width]
+};
+
+// Latent attention has two forms, equal up to rounding. Absorbed: head_linear() turns queries into the latents' space,
+// attention() reads the records themselves, and head_linear() turns the results out of it. Expanded: keys [W_UK c |
+// rope key] and values W_UV c of every head are made of the cached records, some tokens at a time, which costs less
+// where many queries see few keys. How many of a step's first rows take the absorbed form (whole sequences, decodes
+// always):
+struct AbsorbedRowsArgs {
+  const BatchView& batch;
+  const KvFormat& format;
+  std::int32_t key_width = 0;  // of a head, without rope
+  std::int32_t value_width = 0;
+};
+// Rows of one matrix for each head, as in HeadLinearArgs.
+struct HeadRows {
+  const Weight& weight;
+  std::int64_t unit = 0;
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  bool transposed = false;
+};
+// And the attention of the others in the expanded form.
+struct ExpandedAttentionArgs {
+  Tensor q;                    // [tokens, q_heads, key_width + rope], the rope part turned
+  std::int64_t first_row = 0;  // the rows before it are left alone
+  HeadRows key;                // from latents to key_width numbers
+  HeadRows value;              // and to value_width
+  const KvView& kv;
+  const BatchView& batch;
+  AttentionRule rule;  // without window and sinks
+  Tensor out;          // [tokens, q_heads, value_width]
 };
 
 // Causal depthwise convolution with silu over each sequence; `state` keeps the last taps - 1 inputs of a channel.
@@ -304,6 +335,11 @@ class Ops {
                                                            int max_tokens) = 0;
   virtual void plan_attention(const PlanAttentionArgs& args) = 0;
   virtual void attention(const AttentionArgs& args) = 0;
+  // Where a wing has the absorbed form alone: all rows, and nothing for the other.
+  virtual std::int64_t absorbed_rows(const AbsorbedRowsArgs& args) const { return args.batch.num_tokens; }
+  virtual void expanded_attention(const ExpandedAttentionArgs&) {
+    check(false, "this wing has latent attention in its absorbed form alone");
+  }
 
   virtual void conv_update(const ConvUpdateArgs& args) = 0;
   virtual void delta_gates(const DeltaGatesArgs& args) = 0;

@@ -51,22 +51,25 @@ void TimedOps::begin_step(const BatchView& batch) {
 }
 
 // A chunk reads each key and value that any of its tokens sees once.
-std::int64_t TimedOps::cache_bytes_read(const AttentionArgs& args) const {
+std::int64_t TimedOps::tokens_seen(const AttentionRule& rule, std::int64_t first, std::int64_t end) const {
   std::int64_t tokens = 0;
   for (std::size_t s = 0; s < contexts_.size(); ++s) {
+    if (starts_[s] < first || starts_[s] >= end) continue;
     const std::int64_t seen = contexts_[s];
-    const std::int64_t window = args.rule.window + (starts_[s + 1] - starts_[s]) - 1;
-    tokens += args.rule.window > 0 ? std::min(seen, window) : seen;
+    const std::int64_t window = rule.window + (starts_[s + 1] - starts_[s]) - 1;
+    tokens += rule.window > 0 ? std::min(seen, window) : seen;
   }
-  return tokens * bytes_per_token(args.kv.format);
+  return tokens;
 }
 
 // Pairs of a query and a key that it sees.
-std::int64_t TimedOps::keys_seen(const AttentionRule& rule) const {
+std::int64_t TimedOps::keys_seen(const AttentionRule& rule, std::int64_t first, std::int64_t end) const {
   std::int64_t pairs = 0;
-  for (std::size_t s = 0; s < contexts_.size(); ++s)
+  for (std::size_t s = 0; s < contexts_.size(); ++s) {
+    if (starts_[s] < first || starts_[s] >= end) continue;
     for (std::int64_t seen = contexts_[s] - (starts_[s + 1] - starts_[s]) + 1; seen <= contexts_[s]; ++seen)
       pairs += rule.window > 0 ? std::min<std::int64_t>(seen, rule.window) : seen;
+  }
   return pairs;
 }
 
@@ -144,11 +147,29 @@ void TimedOps::plan_attention(const PlanAttentionArgs& args) {
 void TimedOps::attention(const AttentionArgs& args) {
   // Of all heads, for one query and one key.
   const std::int64_t numbers = args.out.size(1) * (args.query.values.size(2) + args.out.size(2));
+  const std::int64_t rows = args.out.size(0);
   timed({.verb = "attention",
-         .bytes = cache_bytes_read(args) + bytes_of({&args.query.values, &args.out}),
-         .operations = 2 * keys_seen(args.rule) * numbers,
+         .bytes = tokens_seen(args.rule, 0, rows) * bytes_per_token(args.kv.format) +
+                  bytes_of({&args.query.values, &args.out}),
+         .operations = 2 * keys_seen(args.rule, 0, rows) * numbers,
          .kind = args.rule.window > 0 ? "window " + std::to_string(args.rule.window) : "full"},
         [&] { inner_.attention(args); });
+}
+
+// Each sequence's keys and values are made once at least.
+void TimedOps::expanded_attention(const ExpandedAttentionArgs& args) {
+  const std::int64_t heads = args.out.size(1);
+  const std::int64_t end = args.out.size(0);
+  const std::int64_t records = tokens_seen(args.rule, args.first_row, end);
+  const std::int64_t made = args.key.count * args.key.weight.in + args.value.count * args.value.weight.in;
+  timed(
+      {.verb = "attention",
+       .bytes = records * bytes_per_token(args.kv.format) + bytes_of({&args.q, &args.out}) + bytes_of(args.key.weight) +
+                (&args.value.weight == &args.key.weight ? 0 : bytes_of(args.value.weight)),
+       .operations = 2 * heads *
+                     (keys_seen(args.rule, args.first_row, end) * (args.q.size(2) + args.out.size(2)) + records * made),
+       .kind = "expanded"},
+      [&] { inner_.expanded_attention(args); });
 }
 
 void TimedOps::conv_update(const ConvUpdateArgs& args) {

@@ -34,6 +34,8 @@ class TimedOps final : public Ops {
   }
   void plan_attention(const PlanAttentionArgs& args) override;
   void attention(const AttentionArgs& args) override;
+  std::int64_t absorbed_rows(const AbsorbedRowsArgs& args) const override { return inner_.absorbed_rows(args); }
+  void expanded_attention(const ExpandedAttentionArgs& args) override;
   void conv_update(const ConvUpdateArgs& args) override;
   void delta_gates(const DeltaGatesArgs& args) override;
   void delta_rule(const DeltaRuleArgs& args) override;
@@ -55,8 +57,9 @@ class TimedOps final : public Ops {
   }
 
   void begin_step(const BatchView& batch);
-  std::int64_t cache_bytes_read(const AttentionArgs& args) const;
-  std::int64_t keys_seen(const AttentionRule& rule) const;
+  // Over the sequences of rows [first, end), all of whose tokens take part.
+  std::int64_t tokens_seen(const AttentionRule& rule, std::int64_t first, std::int64_t end) const;
+  std::int64_t keys_seen(const AttentionRule& rule, std::int64_t first, std::int64_t end) const;
 
   Ops& inner_;
   Device& device_;

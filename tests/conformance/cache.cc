@@ -1,6 +1,7 @@
 #include "tests/conformance/cache.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/check.h"
 
@@ -40,8 +41,8 @@ Query Cache::blank_query(std::int64_t tokens, std::int64_t q_heads, std::int64_t
 }
 
 Query Cache::write(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const std::int32_t> slots) {
-  const std::int64_t tokens = q.size(0);
-  const Query query = blank_query(tokens, q.size(1), q.size(2));
+  const auto tokens = std::ssize(slots);
+  const Query query = blank_query(q.size(0), q.size(1), q.size(2));
   const std::vector<std::int32_t> positions(slots.size(), 0);
   backend_.ops().kv_write({.q = q,
                            .k = k,

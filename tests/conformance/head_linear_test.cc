@@ -1,68 +1,96 @@
 // head_linear: each head's rows of one matrix, both ways round, from and to views of wider rows.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/conformance/arena.h"
+#include "tests/conformance/host_weights.h"
 #include "tests/conformance/numbers.h"
 #include "tests/conformance/paths.h"
 
 namespace octavo::conformance {
 namespace {
 
-constexpr std::int64_t kUnitTokens = 19, kUnitHeads = 3, kUnit = 13, kFirst = 4, kCount = 6, kUnitWidth = 40;
+struct HeadCase {
+  std::int64_t tokens = 19, heads = 3, unit = 13, first = 4, count = 6;
+  bool transposed = false;
+  DType compute = DType::f32;
+  HostPart part = {};  // [heads * unit, in]
 
-// Of x [tokens, heads, n] with rows of w [heads * unit, in], in double.
-std::vector<double> reference(const std::vector<float>& x, const std::vector<float>& w, bool transposed) {
-  const std::int64_t n = transposed ? kCount : kUnitWidth;
-  const std::int64_t m = transposed ? kUnitWidth : kCount;
+  std::int64_t in() const { return transposed ? count : part.in; }
+  std::int64_t out() const { return transposed ? part.in : count; }
+};
+
+// Of x [tokens, heads, n] with rows of the matrix, in double.
+std::vector<double> reference(const HeadCase& c, const std::vector<float>& x) {
   std::vector<double> want;
-  for (std::int64_t i = 0; i < kUnitTokens * kUnitHeads; ++i)
-    for (std::int64_t o = 0; o < m; ++o) {
+  for (std::int64_t i = 0; i < c.tokens * c.heads; ++i)
+    for (std::int64_t o = 0; o < c.out(); ++o) {
       double sum = 0.0;
-      for (std::int64_t j = 0; j < n; ++j) {
-        const std::int64_t row = i % kUnitHeads * kUnit + kFirst + (transposed ? j : o);
-        sum += static_cast<double>(x[static_cast<std::size_t>(i * n + j)]) *
-               w[static_cast<std::size_t>(row * kUnitWidth + (transposed ? o : j))];
+      for (std::int64_t j = 0; j < c.in(); ++j) {
+        const std::int64_t row = i % c.heads * c.unit + c.first + (c.transposed ? j : o);
+        sum += static_cast<double>(x[static_cast<std::size_t>(i * c.in() + j)]) *
+               c.part.values[static_cast<std::size_t>(row * c.part.in + (c.transposed ? o : j))];
       }
       want.push_back(sum);
     }
   return want;
 }
 
-TEST(HeadLinear, EachHeadMeetsItsOwnRows) {
+void expect_head_linear(const HeadCase& c, const std::string& name) {
   Random random(51);
+  const std::vector<float> x = rounded(random.normals(c.tokens * c.heads * c.in()), c.compute);
+  const std::vector<double> want = reference(c, x);
+  std::vector<float> wide;  // the rows of x with five numbers of something else behind each
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    wide.push_back(x[i]);
+    if (static_cast<std::int64_t>(i + 1) % c.in() == 0) wide.insert(wide.end(), 5, 9.0f);
+  }
+  for_each_path([&](Path& path) {
+    if (!path.processor) return;  // refused at start with all of latent attention
+    Arena arena(path.backend->device());
+    const Weight weight = upload(arena, {c.part});
+    const Tensor out = arena.blank({c.tokens, c.heads, c.out() + 7});
+    path.backend->ops().head_linear(
+        {.x = arena.floats(wide, {c.tokens, c.heads, c.in() + 5}, c.compute).columns(0, c.in()),
+         .weight = weight,
+         .unit = c.unit,
+         .first = c.first,
+         .count = c.count,
+         .transposed = c.transposed,
+         .out = out.columns(7, c.out())});
+    const Tensor rows = out.reshaped({c.tokens * c.heads, c.out() + 7});
+    expect_close(name, arena.read(rows.columns(7, c.out())), want, c.out(), path.plain ? 1e-6 : 1e-5);
+    for (const float before : arena.read(rows.columns(0, 7))) ASSERT_TRUE(std::isnan(before)) << "a write beside it";
+  });
+}
+
+TEST(HeadLinear, EachHeadMeetsItsOwnRows) {
+  Random random(52);
   for (const DType compute : {DType::f32, DType::bf16})
-    for (const DType stored : {DType::f32, DType::bf16})
+    for (const bool transposed : {false, true}) {
+      HeadCase c{.transposed = transposed, .compute = compute};
+      for (const DType stored : {DType::f32, DType::bf16}) {
+        c.part = make_part(stored, ScaleGrain::none, c.heads * c.unit, 40, random);
+        expect_head_linear(c, "head_linear");
+      }
+    }
+}
+
+// Every kind of weight; rows of x that fill tiles and pass their end, widths of several strips and parts of them, heads
+// that begin within a block of scales.
+TEST(HeadLinear, EveryKindOfWeight) {
+  Random random(53);
+  std::vector<WeightKind> kinds = all_weight_kinds();
+  kinds.push_back(kMxfp4);
+  for (const WeightKind& kind : kinds)
+    for (const std::int64_t tokens : {1, kind.dtype == DType::bf16 ? 131 : 8})
       for (const bool transposed : {false, true}) {
-        const std::int64_t n = transposed ? kCount : kUnitWidth;
-        const std::int64_t m = transposed ? kUnitWidth : kCount;
-        const std::vector<float> x = rounded(random.normals(kUnitTokens * kUnitHeads * n), compute);
-        const std::vector<float> w = rounded(random.normals(kUnitHeads * kUnit * kUnitWidth), stored);
-        const std::vector<double> want = reference(x, w, transposed);
-        for_each_path([&](Path& path) {
-          if (!path.processor) return;  // refused at start with all of latent attention
-          Arena arena(path.backend->device());
-          Weight weight;
-          weight.parts.push_back(
-              {.values = arena.floats(w, {kUnitHeads * kUnit, kUnitWidth}, stored), .scale = {}, .input_scale = {}});
-          weight.out = kUnitHeads * kUnit;
-          weight.in = kUnitWidth;
-          std::vector<float> wide;  // the rows of x with five numbers of something else behind each
-          for (std::size_t i = 0; i < x.size(); ++i) {
-            wide.push_back(x[i]);
-            if (static_cast<std::int64_t>(i + 1) % n == 0) wide.insert(wide.end(), 5, 9.0f);
-          }
-          const Tensor out = arena.blank({kUnitTokens, kUnitHeads, m + 7});
-          path.backend->ops().head_linear(
-              {.x = arena.floats(wide, {kUnitTokens, kUnitHeads, n + 5}, compute).columns(0, n),
-               .weight = weight,
-               .unit = kUnit,
-               .first = kFirst,
-               .count = kCount,
-               .transposed = transposed,
-               .out = out.columns(7, m)});
-          expect_close("head_linear", arena.read(out.reshaped({kUnitTokens * kUnitHeads, m + 7}).columns(7, m)), want,
-                       m, 1e-6);
-        });
+        HeadCase c{.tokens = tokens, .heads = 2, .unit = 56, .first = 20, .count = 35, .transposed = transposed};
+        c.compute = tokens == 1 ? DType::f32 : DType::bf16;
+        c.part =
+            make_part(kind.dtype, kind.grain, c.heads * c.unit, kind.grain == ScaleGrain::none ? 512 : 480, random);
+        expect_head_linear(c, std::string(kind.name) + (transposed ? " turned" : ""));
       }
 }
 

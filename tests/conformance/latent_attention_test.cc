@@ -13,9 +13,19 @@
 namespace octavo::conformance {
 namespace {
 
-constexpr std::int32_t kLatent = 160, kRope = 16, kLatentHeads = 5, kLatentTokens = 41, kLatentRows = 9,
-                       kLatentPageSize = 16;
 constexpr float kScale = 0.05f;
+
+// One sequence, whose last rows are queries.
+struct LatentSizes {
+  std::int32_t latent = 160;
+  std::int32_t rope = 16;
+  std::int32_t heads = 5;
+  std::int32_t tokens = 41;
+  std::int32_t rows = 9;
+  std::int32_t page_size = 16;
+
+  std::int32_t pages() const { return (tokens + page_size - 1) / page_size; }
+};
 
 struct LatentKind {
   KvElem elem = KvElem::f32;
@@ -24,162 +34,189 @@ struct LatentKind {
 constexpr LatentKind kTensor{KvElem::e4m3, KvGrain::tensor}, kBlocks{KvElem::e4m3, KvGrain::token_block},
     kInt8{KvElem::int8, KvGrain::token_head};
 
-KvFormat format_of(LatentKind latent, LatentKind rope) {
+KvFormat format_of(const LatentSizes& sizes, LatentKind latent, LatentKind rope) {
   KvFormat format;
   format.num_segments = 2;
-  format.segments[0] = {KvPart::latent, latent.elem, latent.grain, KvTransform::none, 1, kLatent};
-  format.segments[1] = {KvPart::rope, rope.elem, rope.grain, KvTransform::none, 1, kRope};
+  format.segments[0] = {KvPart::latent, latent.elem, latent.grain, KvTransform::none, 1, sizes.latent};
+  format.segments[1] = {KvPart::rope, rope.elem, rope.grain, KvTransform::none, 1, sizes.rope};
   return format;
 }
 
-// Slots of the pages 2, 1 and 3, in this order.
-std::vector<std::int32_t> slots_of_tokens() {
+// Pages in a changed order, from 1 on.
+std::vector<std::int32_t> table_of(const LatentSizes& sizes) {
+  std::vector<std::int32_t> pages;
+  for (std::int32_t i = 0; i < sizes.pages(); ++i) pages.push_back(1 + (i ^ 1) % sizes.pages());
+  if (sizes.pages() % 2 == 1) pages.back() = sizes.pages();
+  return pages;
+}
+
+std::vector<std::int32_t> slots_of_tokens(const LatentSizes& sizes) {
+  const std::vector<std::int32_t> table = table_of(sizes);
   std::vector<std::int32_t> slots;
-  for (std::int32_t j = 0; j < kLatentTokens; ++j)
-    slots.push_back((j < 16 ? 2 : j < 32 ? 1 : 3) * kLatentPageSize + j % kLatentPageSize);
+  for (std::int32_t j = 0; j < sizes.tokens; ++j)
+    slots.push_back(table[static_cast<std::size_t>(j / sizes.page_size)] * sizes.page_size + j % sizes.page_size);
   return slots;
 }
 
-std::vector<double> reference(const KvFormat& format, const std::vector<float>& q, const std::vector<float>& latent,
-                              const std::vector<float>& rope) {
+std::vector<double> reference(const LatentSizes& sizes, const KvFormat& format, const std::vector<float>& q,
+                              const std::vector<float>& latent, const std::vector<float>& rope) {
   std::vector<std::vector<double>> keys;
-  for (std::int32_t j = 0; j < kLatentTokens; ++j) {
+  for (std::int32_t j = 0; j < sizes.tokens; ++j) {
     const auto row = [j](const std::vector<float>& x, std::int32_t n) {
       return std::vector<float>(x.begin() + j * n, x.begin() + (j + 1) * n);
     };
-    std::vector<double>& key = keys.emplace_back(cached(format.segments[0], 0.5f, row(latent, kLatent)).values);
-    const std::vector<double> turned = cached(format.segments[1], 1.0f, row(rope, kRope)).values;
+    std::vector<double>& key = keys.emplace_back(cached(format.segments[0], 0.5f, row(latent, sizes.latent)).values);
+    const std::vector<double> turned = cached(format.segments[1], 1.0f, row(rope, sizes.rope)).values;
     key.insert(key.end(), turned.begin(), turned.end());
   }
   std::vector<double> want;
-  for (std::int32_t i = 0; i < kLatentRows * kLatentHeads; ++i) {
-    std::vector<double> out(kLatent, 0.0);
+  for (std::int32_t i = 0; i < sizes.rows * sizes.heads; ++i) {
+    std::vector<double> out(static_cast<std::size_t>(sizes.latent), 0.0);
     double sum = 0.0;
-    for (std::int32_t j = 0; j <= kLatentTokens - kLatentRows + i / kLatentHeads; ++j) {
+    for (std::int32_t j = 0; j <= sizes.tokens - sizes.rows + i / sizes.heads; ++j) {
       const std::vector<double>& key = keys[static_cast<std::size_t>(j)];
       double score = 0.0;
       for (std::size_t d = 0; d < key.size(); ++d) score += key[d] * q[static_cast<std::size_t>(i) * key.size() + d];
       const double p = std::exp(kScale * score);
       sum += p;
-      for (std::size_t d = 0; d < kLatent; ++d) out[d] += p * key[d];
+      for (std::size_t d = 0; d < out.size(); ++d) out[d] += p * key[d];
     }
     for (const double x : out) want.push_back(x / sum);
   }
   return want;
 }
 
+void expect_latent_attention(const LatentSizes& sizes, const KvFormat& format) {
+  Random random(41);
+  const std::int32_t width = sizes.latent + sizes.rope;
+  const float deviation = 40.0f / static_cast<float>(width);  // of queries: no key takes all
+  const std::vector<float> q = random.normals(sizes.rows * sizes.heads * width, deviation);
+  const std::vector<float> latent = random.normals(sizes.tokens * sizes.latent, 3.0f);
+  const std::vector<float> rope = random.normals(sizes.tokens * sizes.rope, 3.0f);
+  const std::vector<double> want = reference(sizes, format, q, latent, rope);
+  for_each_path([&](Path& path) {
+    if (!path.backend->supports({.format = format, .q_heads = sizes.heads, .page_size = sizes.page_size})) return;
+    Arena arena(path.backend->device());
+    Cache cache(arena, *path.backend, format, sizes.page_size, sizes.pages() + 1, std::vector<float>{0.5f},
+                std::vector<float>{1.0f});
+    cache.poison();
+    cache.set_table({table_of(sizes)});
+    // Queries of the tokens before the step are never read.
+    std::vector<float> all(static_cast<std::size_t>((sizes.tokens - sizes.rows) * sizes.heads * width), std::nanf(""));
+    all.insert(all.end(), q.begin(), q.end());
+    Query query = cache.write(arena.floats(all, {sizes.tokens, sizes.heads, width}),
+                              arena.floats(latent, {sizes.tokens, 1, sizes.latent}),
+                              arena.floats(rope, {sizes.tokens, 1, sizes.rope}), slots_of_tokens(sizes));
+    if (format.segments[0].grain == KvGrain::token_block) {
+      EXPECT_EQ(cache.counters().saturated, 0u) << describe(format);
+    }
+    query.values = query.values.rows(sizes.tokens - sizes.rows, sizes.rows);
+    if (!query.scale.empty()) query.scale = query.scale.rows(sizes.tokens - sizes.rows, sizes.rows);
+    const Tensor out = attend(arena, *path.backend, cache, query, std::vector<std::int32_t>{0, sizes.rows},
+                              std::vector<std::int32_t>{sizes.tokens}, {.scale = kScale, .sinks = {}}, DType::f32);
+    expect_close(describe(format) + " " + std::to_string(sizes.tokens) + " tokens", arena.read(out), want, sizes.latent,
+                 path.processor ? 2e-5 : 6e-2);
+  });
+}
+
+const std::pair<LatentKind, LatentKind> kLatentKinds[] = {
+    {LatentKind{}, LatentKind{}},        {LatentKind{KvElem::bf16}, LatentKind{KvElem::bf16}},
+    {kTensor, LatentKind{KvElem::bf16}}, {kTensor, kTensor},
+    {kBlocks, LatentKind{KvElem::bf16}}, {kBlocks, kBlocks},
+    {kInt8, LatentKind{KvElem::bf16}}};
+
 TEST(LatentAttention, KeysAreLatentAndRopeValuesAreLatent) {
-  for (const auto& [latent_kind, rope_kind] : {std::pair{LatentKind{}, LatentKind{}},
-                                               {LatentKind{KvElem::bf16}, LatentKind{KvElem::bf16}},
-                                               {kTensor, LatentKind{KvElem::bf16}},
-                                               {kTensor, kTensor},
-                                               {kBlocks, LatentKind{KvElem::bf16}},
-                                               {kBlocks, kBlocks},
-                                               {kInt8, LatentKind{KvElem::bf16}}}) {
-    const KvFormat format = format_of(latent_kind, rope_kind);
-    Random random(41);
-    const std::vector<float> q = random.normals(kLatentRows * kLatentHeads * (kLatent + kRope));
-    const std::vector<float> latent = random.normals(kLatentTokens * kLatent, 3.0f);
-    const std::vector<float> rope = random.normals(kLatentTokens * kRope, 3.0f);
-    const std::vector<double> want = reference(format, q, latent, rope);
-    for_each_path([&](Path& path) {
-      if (!path.backend->supports({.format = format, .q_heads = kLatentHeads, .page_size = kLatentPageSize})) return;
-      Arena arena(path.backend->device());
-      Cache cache(arena, *path.backend, format, kLatentPageSize, 4, std::vector<float>{0.5f}, std::vector<float>{1.0f});
-      cache.poison();
-      cache.set_table({{2, 1, 3}});
-      const std::vector<std::int32_t> slots = slots_of_tokens();
-      // Queries of the tokens before the step are never read.
-      std::vector<float> all(static_cast<std::size_t>((kLatentTokens - kLatentRows) * kLatentHeads * (kLatent + kRope)),
-                             std::nanf(""));
-      all.insert(all.end(), q.begin(), q.end());
-      Query query = cache.write(arena.floats(all, {kLatentTokens, kLatentHeads, kLatent + kRope}),
-                                arena.floats(latent, {kLatentTokens, 1, kLatent}),
-                                arena.floats(rope, {kLatentTokens, 1, kRope}), slots);
-      if (format.segments[0].grain == KvGrain::token_block) {
-        EXPECT_EQ(cache.counters().saturated, 0u) << describe(format);
-      }
-      query.values = query.values.rows(kLatentTokens - kLatentRows, kLatentRows);
-      if (!query.scale.empty()) query.scale = query.scale.rows(kLatentTokens - kLatentRows, kLatentRows);
-      const Tensor out = attend(arena, *path.backend, cache, query, std::vector<std::int32_t>{0, kLatentRows},
-                                std::vector<std::int32_t>{kLatentTokens}, {.scale = kScale, .sinks = {}}, DType::f32);
-      expect_close(describe(format), arena.read(out), want, kLatent, path.processor ? 2e-5 : 6e-2);
-    });
-  }
+  for (const auto& [latent, rope] : kLatentKinds) expect_latent_attention({}, format_of({}, latent, rope));
+}
+
+// Several spans of the cache, more heads than a unit takes, pages smaller and larger than its blocks, chunks and single
+// tokens; widths as published, and ones that the vector paths leave to the plain one.
+TEST(LatentAttention, LongContextsAndManyHeads) {
+  const LatentSizes cases[] = {
+      {.latent = 144, .rope = 64, .heads = 34, .tokens = 540, .rows = 1, .page_size = 64},
+      {.latent = 512, .rope = 64, .heads = 1, .tokens = 70, .rows = 14, .page_size = 16},
+      {.latent = 48, .rope = 32, .heads = 3, .tokens = 300, .rows = 13, .page_size = 8},
+      {.latent = 40, .rope = 24, .heads = 2, .tokens = 70, .rows = 5, .page_size = 16},
+  };
+  for (const LatentSizes& sizes : cases)
+    for (const auto& [latent, rope] : kLatentKinds) expect_latent_attention(sizes, format_of(sizes, latent, rope));
 }
 
 // One latent attention in both of its forms: keys and values of every head made from the latents, or queries turned
 // into the latents' space and results turned out of it.
 class BothForms {
  public:
+  static constexpr LatentSizes kSizes = {};
   static constexpr std::int32_t kNope = 16, kValue = 48, kUnit = kNope + kValue;
 
   BothForms(Arena& arena, Backend& backend) : arena_(arena), backend_(backend) {
     Random random(43);
-    query_ = random.normals(kLatentTokens * kLatentHeads * (kNope + kRope));
-    latents_ = arena.floats(random.normals(kLatentTokens * kLatent), {kLatentTokens, kLatent});
-    rope_keys_ = random.normals(kLatentTokens * kRope);
-    up_.parts.push_back(
-        {.values = arena.floats(random.normals(kLatentHeads * kUnit * kLatent, 0.2f), {kLatentHeads * kUnit, kLatent}),
-         .scale = {},
-         .input_scale = {}});
-    up_.out = kLatentHeads * kUnit;
-    up_.in = kLatent;
+    query_ = random.normals(kSizes.tokens * kSizes.heads * (kNope + kSizes.rope));
+    latents_ = arena.floats(random.normals(kSizes.tokens * kSizes.latent), {kSizes.tokens, kSizes.latent});
+    rope_keys_ = random.normals(kSizes.tokens * kSizes.rope);
+    up_.parts.push_back({.values = arena.floats(random.normals(kSizes.heads * kUnit * kSizes.latent, 0.2f),
+                                                {kSizes.heads * kUnit, kSizes.latent}),
+                         .scale = {},
+                         .input_scale = {}});
+    up_.out = kSizes.heads * kUnit;
+    up_.in = kSizes.latent;
   }
 
   std::vector<float> absorbed() {
-    const Tensor q = arena_.floats(query_, {kLatentTokens, kLatentHeads, kNope + kRope});
-    const Tensor wide = arena_.blank({kLatentTokens, kLatentHeads, kLatent + kRope});
+    const Tensor q = arena_.floats(query_, {kSizes.tokens, kSizes.heads, kNope + kSizes.rope});
+    const Tensor wide = arena_.blank({kSizes.tokens, kSizes.heads, kSizes.latent + kSizes.rope});
     backend_.ops().head_linear({.x = q.columns(0, kNope),
                                 .weight = up_,
                                 .unit = kUnit,
                                 .first = 0,
                                 .count = kNope,
                                 .transposed = true,
-                                .out = wide.columns(0, kLatent)});
-    const Tensor rows = q.reshaped({kLatentTokens * kLatentHeads, kNope + kRope});
-    backend_.ops().scale(
-        {.x = rows.columns(kNope, kRope),
-         .weight = {},
-         .factor = 1.0f,
-         .soft_cap = 0.0f,
-         .out = wide.reshaped({kLatentTokens * kLatentHeads, kLatent + kRope}).columns(kLatent, kRope)});
-    const Tensor mixed = attention(format_of({}, {}), wide, latents_.reshaped({kLatentTokens, 1, kLatent}),
-                                   arena_.floats(rope_keys_, {kLatentTokens, 1, kRope}));
-    const Tensor out = arena_.blank({kLatentTokens, kLatentHeads, kValue});
+                                .out = wide.columns(0, kSizes.latent)});
+    const Tensor rows = q.reshaped({kSizes.tokens * kSizes.heads, kNope + kSizes.rope});
+    backend_.ops().scale({.x = rows.columns(kNope, kSizes.rope),
+                          .weight = {},
+                          .factor = 1.0f,
+                          .soft_cap = 0.0f,
+                          .out = wide.reshaped({kSizes.tokens * kSizes.heads, kSizes.latent + kSizes.rope})
+                                     .columns(kSizes.latent, kSizes.rope)});
+    const Tensor mixed =
+        attention(format_of(kSizes, {}, {}), wide, latents_.reshaped({kSizes.tokens, 1, kSizes.latent}),
+                  arena_.floats(rope_keys_, {kSizes.tokens, 1, kSizes.rope}));
+    const Tensor out = arena_.blank({kSizes.tokens, kSizes.heads, kValue});
     backend_.ops().head_linear(
         {.x = mixed, .weight = up_, .unit = kUnit, .first = kNope, .count = kValue, .transposed = false, .out = out});
     return arena_.read(out);
   }
 
   std::vector<float> expanded() {
-    const Tensor up = arena_.blank({kLatentTokens, kLatentHeads * kUnit});
+    const Tensor up = arena_.blank({kSizes.tokens, kSizes.heads * kUnit});
     backend_.ops().linear({latents_, up_, Tensor(), up});
-    const Tensor heads = up.split_last(kLatentHeads, kUnit);
+    const Tensor heads = up.split_last(kSizes.heads, kUnit);
     std::vector<float> keys;
-    const std::vector<float> nope = arena_.read(up.reshaped({kLatentTokens * kLatentHeads, kUnit}).columns(0, kNope));
-    for (std::int32_t i = 0; i < kLatentTokens * kLatentHeads; ++i) {
+    const std::vector<float> nope = arena_.read(up.reshaped({kSizes.tokens * kSizes.heads, kUnit}).columns(0, kNope));
+    for (std::int32_t i = 0; i < kSizes.tokens * kSizes.heads; ++i) {
       keys.insert(keys.end(), nope.begin() + i * kNope, nope.begin() + (i + 1) * kNope);
-      const auto token = i / kLatentHeads * kRope;
-      keys.insert(keys.end(), rope_keys_.begin() + token, rope_keys_.begin() + token + kRope);
+      const auto token = i / kSizes.heads * kSizes.rope;
+      keys.insert(keys.end(), rope_keys_.begin() + token, rope_keys_.begin() + token + kSizes.rope);
     }
     KvFormat format;
     format.num_segments = 2;
-    format.segments[0] = {KvPart::key, KvElem::f32, KvGrain::none, KvTransform::none, kLatentHeads, kNope + kRope};
-    format.segments[1] = {KvPart::value, KvElem::f32, KvGrain::none, KvTransform::none, kLatentHeads, kValue};
-    return arena_.read(attention(format, arena_.floats(query_, {kLatentTokens, kLatentHeads, kNope + kRope}),
-                                 arena_.floats(keys, {kLatentTokens, kLatentHeads, kNope + kRope}),
+    format.segments[0] = {KvPart::key,       KvElem::f32,  KvGrain::none,
+                          KvTransform::none, kSizes.heads, kNope + kSizes.rope};
+    format.segments[1] = {KvPart::value, KvElem::f32, KvGrain::none, KvTransform::none, kSizes.heads, kValue};
+    return arena_.read(attention(format, arena_.floats(query_, {kSizes.tokens, kSizes.heads, kNope + kSizes.rope}),
+                                 arena_.floats(keys, {kSizes.tokens, kSizes.heads, kNope + kSizes.rope}),
                                  heads.columns(kNope, kValue)));
   }
 
  private:
   Tensor attention(const KvFormat& format, const Tensor& q, const Tensor& k, const Tensor& v) {
-    const std::vector<float> ones(kLatentHeads, 1.0f);
-    Cache cache(arena_, backend_, format, kLatentPageSize, 4, ones, ones);
-    cache.set_table({{2, 1, 3}});
-    const Query query = cache.write(q, k, v, slots_of_tokens());
-    return attend(arena_, backend_, cache, query, std::vector<std::int32_t>{0, kLatentTokens},
-                  std::vector<std::int32_t>{kLatentTokens}, {.scale = kScale, .sinks = {}}, DType::f32);
+    const std::vector<float> ones(kSizes.heads, 1.0f);
+    Cache cache(arena_, backend_, format, kSizes.page_size, kSizes.pages() + 1, ones, ones);
+    cache.set_table({table_of(kSizes)});
+    const Query query = cache.write(q, k, v, slots_of_tokens(kSizes));
+    return attend(arena_, backend_, cache, query, std::vector<std::int32_t>{0, kSizes.tokens},
+                  std::vector<std::int32_t>{kSizes.tokens}, {.scale = kScale, .sinks = {}}, DType::f32);
   }
 
   Arena& arena_;
@@ -191,8 +228,7 @@ class BothForms {
 
 TEST(LatentAttention, ExpandedAndAbsorbedFormsAreEqual) {
   for_each_path([&](Path& path) {
-    if (!path.backend->supports({.format = format_of({}, {}), .q_heads = kLatentHeads, .page_size = kLatentPageSize}))
-      return;
+    if (!path.backend->supports({.format = format_of({}, {}, {}), .q_heads = 5, .page_size = 16})) return;
     Arena arena(path.backend->device());
     BothForms forms(arena, *path.backend);
     const std::vector<float> expanded = forms.expanded();

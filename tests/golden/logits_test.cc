@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <string_view>
 
 #include "tests/golden/fixture.h"
 
@@ -51,9 +52,14 @@ TEST_P(Logits, BfloatIsNoWorseThanTheLibrarysOwn) {
   EXPECT_LT(relative_l2(logits(bf16, ids()), reference()), bfloat_bound(*golden_));
 }
 
+bool has_latents(const Golden& golden) { return golden.meta.at("family") == "deepseek_v3"; }
+
 TEST_P(Logits, ChunksAndDecodeStepsGiveTheSame) {
   if (!golden_) return;
   for (const char* dtype : {"auto", "fp8"}) {
+    // Latent attention takes its expanded form in chunks and its absorbed one in decodes: the next layer's numbers
+    // differ in their last bits, and one that lies at the edge of two codes of 8 bits may take the other (seen: 4e-5).
+    const double bound = has_latents(*golden_) && std::string_view(dtype) == "fp8" ? 5e-4 : 1e-5;
     EngineConfig whole = config();
     whole.kv_cache = cache(dtype);
     const std::vector<float> expected = logits(whole, ids());
@@ -61,15 +67,13 @@ TEST_P(Logits, ChunksAndDecodeStepsGiveTheSame) {
       EngineConfig chunked = whole;
       chunked.max_num_batched_tokens = chunk;
       chunked.max_num_seqs = 1;
-      EXPECT_LT(relative_l2(logits(chunked, ids()), expected), 1e-5) << dtype << " chunk " << chunk;
+      EXPECT_LT(relative_l2(logits(chunked, ids()), expected), bound) << dtype << " chunk " << chunk;
     }
     for (const int decode_from : {1, 50, 95})
-      EXPECT_LT(relative_l2(logits(whole, ids(), decode_from), expected), 1e-5)
+      EXPECT_LT(relative_l2(logits(whole, ids(), decode_from), expected), bound)
           << dtype << " decode from " << decode_from;
   }
 }
-
-bool has_latents(const Golden& golden) { return golden.meta.at("family") == "deepseek_v3"; }
 
 // Ours must lie near the golden with the rounded cache: within 0.4 of its own distance to the unrounded one.
 void expect_near_rounded(const Golden& golden, const EngineConfig& config, const std::string& name) {

@@ -69,27 +69,77 @@ LatentAttention::Projected LatentAttention::project(Step& step, const Tensor& x)
   return {q, low.columns(config_.q_rank, config_.latent + config_.rope)};
 }
 
+HeadRows LatentAttention::key_rows() const {
+  if (config_.up_apart)
+    return {.weight = kv_up_, .unit = config_.latent, .first = 0, .count = config_.latent, .transposed = true};
+  return {
+      .weight = kv_up_, .unit = config_.nope + config_.value, .first = 0, .count = config_.nope, .transposed = false};
+}
+
+HeadRows LatentAttention::value_rows() const {
+  if (config_.up_apart)
+    return {.weight = v_up_, .unit = config_.value, .first = 0, .count = config_.value, .transposed = false};
+  return {.weight = kv_up_,
+          .unit = config_.nope + config_.value,
+          .first = config_.nope,
+          .count = config_.value,
+          .transposed = false};
+}
+
 // [tokens, heads, latent + rope] in float32: W_UK^T q beside the turned rest of q.
-Tensor LatentAttention::wide_queries(Step& step, const RopeRule& rope, const Tensor& q) const {
+Tensor LatentAttention::wide_queries(Step& step, const RopeRule& rope, const Tensor& q, const Tensor& positions) const {
   const std::int64_t tokens = q.size(0);
   const std::int64_t key = config_.nope + config_.rope;
   const std::int64_t wide_key = config_.latent + config_.rope;
   const Tensor wide = step.arena.take(DType::f32, {tokens, q_heads_, wide_key});
+  if (tokens == 0) return wide;
+  const HeadRows rows = key_rows();
   step.ops.head_linear({.x = q.split_last(q_heads_, key).columns(0, config_.nope),
-                        .weight = kv_up_,
-                        .unit = config_.up_apart ? config_.latent : config_.nope + config_.value,
-                        .first = 0,
-                        .count = config_.up_apart ? config_.latent : config_.nope,
-                        .transposed = !config_.up_apart,
+                        .weight = rows.weight,
+                        .unit = rows.unit,
+                        .first = rows.first,
+                        .count = rows.count,
+                        .transposed = !rows.transposed,
                         .out = wide.columns(0, config_.latent)});
-  const std::int64_t rows = tokens * q_heads_;
-  step.ops.scale({.x = q.reshaped({rows, key}).columns(config_.nope, config_.rope),
+  const std::int64_t num_rows = tokens * q_heads_;
+  step.ops.scale({.x = q.reshaped({num_rows, key}).columns(config_.nope, config_.rope),
                   .weight = {},
                   .factor = 1,
                   .soft_cap = 0,
-                  .out = wide.reshaped({rows, wide_key}).columns(config_.latent, config_.rope)});
-  step.ops.rope({wide.columns(config_.latent, config_.rope), step.batch.positions, rope});
+                  .out = wide.reshaped({num_rows, wide_key}).columns(config_.latent, config_.rope)});
+  step.ops.rope({wide.columns(config_.latent, config_.rope), positions, rope});
   return wide;
+}
+
+// The first rows, as many as `query` has: results are mixed latents, W_UV turns them into values.
+void LatentAttention::attend_absorbed(Step& step, const Query& query, const KvView& kv, const Tensor& values) const {
+  const Tensor mixed = step.arena.take(step.compute, {values.size(0), q_heads_, config_.latent});
+  step.ops.attention({query, kv, step.batch, *step.group_of(config_.layer).plan, rule(), mixed});
+  const HeadRows rows = value_rows();
+  step.ops.head_linear({.x = mixed,
+                        .weight = rows.weight,
+                        .unit = rows.unit,
+                        .first = rows.first,
+                        .count = rows.count,
+                        .transposed = rows.transposed,
+                        .out = values.split_last(q_heads_, config_.value)});
+}
+
+// The rows from `first` on: keys and values of every head are made of the cache's records.
+void LatentAttention::attend_expanded(Step& step, const RopeRule& rope, const Tensor& q, std::int64_t first,
+                                      const KvView& kv, const Tensor& values) const {
+  const std::int64_t count = q.size(0) - first;
+  const Tensor heads = q.split_last(q_heads_, config_.nope + config_.rope);
+  step.ops.rope(
+      {heads.rows(first, count).columns(config_.nope, config_.rope), step.batch.positions.rows(first, count), rope});
+  step.ops.expanded_attention({.q = heads,
+                               .first_row = first,
+                               .key = key_rows(),
+                               .value = value_rows(),
+                               .kv = kv,
+                               .batch = step.batch,
+                               .rule = rule(),
+                               .out = values.split_last(q_heads_, config_.value)});
 }
 
 void LatentAttention::forward(Step& step, const RopeRule& rope, const Tensor& x, const Tensor& out) const {
@@ -103,12 +153,14 @@ void LatentAttention::forward(Step& step, const RopeRule& rope, const Tensor& x,
   const Tensor rope_key = projected.kv.columns(config_.latent, config_.rope).split_last(1, config_.rope);
   latent_norm_.apply(step, latent, latent);
   step.ops.rope({rope_key, step.batch.positions, rope});
-  const Tensor wide = wide_queries(step, rope, projected.q);
 
+  const std::int64_t absorbed = step.ops.absorbed_rows(
+      {.batch = step.batch, .format = kv.format, .key_width = config_.nope, .value_width = config_.value});
+  const Tensor wide = wide_queries(step, rope, projected.q.rows(0, absorbed), step.batch.positions.rows(0, absorbed));
   const QuerySpec form = step.ops.query_spec(kv.format);
   Query query;
-  query.values = step.arena.take(form.dtype, {tokens, q_heads_, wide.size(2) * form.width_factor});
-  if (form.has_scale) query.scale = step.arena.take(DType::f32, {tokens, q_heads_});
+  query.values = step.arena.take(form.dtype, {absorbed, q_heads_, wide.size(2) * form.width_factor});
+  if (form.has_scale) query.scale = step.arena.take(DType::f32, {absorbed, q_heads_});
   step.ops.kv_write({.q = wide,
                      .k = latent.split_last(1, config_.latent),
                      .v = rope_key,
@@ -118,19 +170,9 @@ void LatentAttention::forward(Step& step, const RopeRule& rope, const Tensor& x,
                      .kv = kv,
                      .query = query});
 
-  AttentionRule rule;
-  rule.scale = config_.scale;
-  const Tensor mixed = step.arena.take(step.compute, {tokens, q_heads_, config_.latent});
-  step.ops.attention({query, kv, step.batch, *group.plan, rule, mixed});
-
   const Tensor values = step.take(tokens, std::int64_t{q_heads_} * config_.value);
-  step.ops.head_linear({.x = mixed,
-                        .weight = config_.up_apart ? v_up_ : kv_up_,
-                        .unit = config_.up_apart ? config_.value : config_.nope + config_.value,
-                        .first = config_.up_apart ? 0 : config_.nope,
-                        .count = config_.value,
-                        .transposed = false,
-                        .out = values.split_last(q_heads_, config_.value)});
+  if (absorbed > 0) attend_absorbed(step, query, kv, values.rows(0, absorbed));
+  if (absorbed < tokens) attend_expanded(step, rope, projected.q, absorbed, kv, values);
   step.ops.linear({values, output_, Tensor(), out});
   step.comm.all_reduce(out);
 }

@@ -1,6 +1,7 @@
-// LatentAttention (MLA): the cache keeps one latent and one rope key for all heads. Queries are turned into the
-// latents' space by W_UK and results out of it by W_UV (the absorbed form), in prefill and decode alike, so that a
-// token's numbers do not depend on how its sequence was cut. models.md section 8.
+// LatentAttention (MLA): the cache keeps one latent and one rope key for all heads. Either queries are turned into the
+// latents' space by W_UK and results out of it by W_UV (the absorbed form: decodes always), or keys and values of every
+// head are made of the cached latents (the expanded form: chunks of prompts where the wing finds that cheaper). A step
+// may have rows of both. models.md section 8.
 #pragma once
 
 #include <string>
@@ -40,7 +41,13 @@ class LatentAttention {
     Tensor kv;
   };
   Projected project(Step& step, const Tensor& x) const;
-  Tensor wide_queries(Step& step, const RopeRule& rope, const Tensor& q) const;
+  HeadRows key_rows() const;    // W_UK, from latents to keys
+  HeadRows value_rows() const;  // W_UV
+  AttentionRule rule() const { return {.scale = config_.scale, .sinks = {}}; }
+  Tensor wide_queries(Step& step, const RopeRule& rope, const Tensor& q, const Tensor& positions) const;
+  void attend_absorbed(Step& step, const Query& query, const KvView& kv, const Tensor& values) const;
+  void attend_expanded(Step& step, const RopeRule& rope, const Tensor& q, std::int64_t first, const KvView& kv,
+                       const Tensor& values) const;
 
   LatentAttentionConfig config_;
   RankOf rank_;
