@@ -139,6 +139,7 @@ TEST(ChatTemplate, NamesLineAndConstruct) {
       {"{{ (1] }}", "chat template, line 1: ']' stands where ')' is expected"},
       {"\n{{ 'abc", "chat template, line 2: a string is never closed"},
       {"\n{{ 1 +\n }}", "chat template, line 3: unexpected '}}'"},
+      {"{% if", "chat template, line 1: the template ends where a value should stand"},
       {"{{ a ; b }}", "chat template, line 1: unexpected character \";\""},
       {"\n{{ nope.x }}", "chat template, line 2: 'nope' is undefined"},
       {"{% set d = {'a': 1} %}\n{{ d.b.c }}", "chat template, line 2: 'dict object' has no attribute 'b'"},

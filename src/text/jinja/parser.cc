@@ -235,6 +235,7 @@ ExprPtr Parser::primary() {
   }
   if (current().is_op("[")) return list();
   if (current().is_op("{")) return dict();
+  if (current().type == Token::Type::end) refuse("the template ends where a value should stand");
   if (!skip_op("(")) refuse("unexpected " + describe(current()));
   node = tuple(true, {}, true);
   expect_op(")");
