@@ -6,6 +6,7 @@
 
 #include "app/flag_setters.h"
 #include "base/json.h"
+#include "server/apis.h"
 #include "server/tool_parsers/answer_formats.h"
 
 namespace octavo {
@@ -55,8 +56,9 @@ Status check_token(const std::string& token) {
   return good ? Status() : Error(in_quotes(token) + " is neither * nor a name of letters, digits and dashes");
 }
 
-Status check_path(const std::string& path) {
-  return path.starts_with('/') ? Status() : Error(in_quotes(path) + " is not a path: one begins with /");
+Status check_route(const std::string& path) {
+  if (!path.starts_with('/')) return Error(in_quotes(path) + " is not a path: one begins with /");
+  return is_route(path) ? Status() : Error(in_quotes(path) + " is not a route of this server; docs/http.md lists them");
 }
 
 // As vLLM: a JSON list of strings; one text alone will do too.
@@ -141,15 +143,16 @@ void add_access_rows(std::vector<FlagRow>& rows) {
                   text_of([](ServeConfig& c) -> std::string& { return c.access.key_file; })});
   rows.push_back({"--metrics-key", "KEY", "key that /metrics needs", "none: /metrics is open", kServe,
                   text_of([](ServeConfig& c) -> std::string& { return c.access.metrics_key; })});
-  rows.push_back({"--open-route",
-                  "PATH",
-                  "route that needs no key; may be repeated",
-                  "none",
-                  kServe,
-                  list_of([](ServeConfig& c) -> std::vector<std::string>& { return c.access.open_routes; }, check_path),
-                  Effect::honoured,
-                  {},
-                  true});
+  rows.push_back(
+      {"--open-route",
+       "PATH",
+       "route that needs no key; may be repeated",
+       "none",
+       kServe,
+       list_of([](ServeConfig& c) -> std::vector<std::string>& { return c.access.open_routes; }, check_route),
+       Effect::honoured,
+       {},
+       true});
   rows.push_back(
       {"--allowed-origins", "JSON", "origins of web pages that may call, a JSON list; [\"*\"]: any", "none", kServe,
        json_list_of([](ServeConfig& c) -> std::vector<std::string>& { return c.cors.origins; }, check_origin)});

@@ -10,6 +10,17 @@ std::string head(const FormFacts& facts, const char* id_prefix, const char* obje
          "\",\"created\":" + std::to_string(facts.created) + ",\"model\":" + to_text(Json(facts.model));
 }
 
+template <class Ids, class IdOf>
+std::string ids_member(const char* name, const Ids& ids, const IdOf& id_of) {
+  std::string text = std::string(",\"") + name + "\":[";
+  bool first = true;
+  for (const auto& entry : ids) {
+    text += (first ? "" : ",") + std::to_string(id_of(entry));
+    first = false;
+  }
+  return text + "]";
+}
+
 }  // namespace
 
 std::string Usage::json() const {
@@ -27,6 +38,17 @@ AnswerForm::AnswerForm(FormFacts facts, const char* id_prefix, const char* whole
 
 void AnswerForm::set_prompt_rows(int prompt, std::vector<TokenLogprobs> rows) {
   prompt_rows_[static_cast<std::size_t>(prompt)] = std::move(rows);
+}
+
+std::string AnswerForm::prompt_ids_member(int prompt) const {
+  if (!facts_.token_ids) return {};
+  return ids_member("prompt_token_ids", facts_.prompts[static_cast<std::size_t>(prompt)].ids,
+                    [](std::int32_t id) { return id; });
+}
+
+std::string AnswerForm::token_ids_member(const Piece& piece) const {
+  if (!facts_.token_ids) return {};
+  return ids_member("token_ids", piece.tokens, [](const AnswerToken& token) { return token.id; });
 }
 
 std::string AnswerForm::usage_chunk(const Usage& usage) const {

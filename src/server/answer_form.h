@@ -27,7 +27,7 @@ struct Piece {
   int prompt = 0;
   bool first = false;  // the first of its choice
   AnswerDelta delta;
-  std::vector<AnswerToken> tokens;  // kept when log-probabilities are wanted
+  std::vector<AnswerToken> tokens;  // kept when log-probabilities or ids are wanted
   std::string finish;               // "stop", "length", "tool_calls"; empty: more will come
   OrderedJson stop_reason;          // a string, a token id, or null
 };
@@ -50,6 +50,14 @@ struct FormFacts {
   bool echo = false;
   std::optional<int> logprobs;
   std::optional<int> prompt_logprobs;
+  bool token_ids = false;      // of the prompt and of each piece are shown
+  bool tokens_as_ids = false;  // log-probabilities call a token "token_id:5"
+};
+
+// How log-probabilities call a token: by its text, or "token_id:5".
+struct TokenNames {
+  const Tokenizer& tokenizer;
+  bool as_ids = false;
 };
 
 class AnswerForm {
@@ -66,6 +74,11 @@ class AnswerForm {
 
  protected:
   AnswerForm(FormFacts facts, const char* id_prefix, const char* whole_name, const char* chunk_name);
+
+  TokenNames names() const { return {*facts_.tokenizer, facts_.tokens_as_ids}; }
+  // ,"NAME":[ids]; nothing where ids are not wanted.
+  std::string prompt_ids_member(int prompt) const;
+  std::string token_ids_member(const Piece& piece) const;
 
   // {"id":..., "object":..., "created":..., "model":..., without the closing brace.
   std::string head_of_chunk_, head_of_whole_;

@@ -133,6 +133,39 @@ TEST(AnswerForm, EchoedCompletionsScoreThePrompt) {
   EXPECT_EQ(list["top_logprobs"][2]["i"], list["token_logprobs"][2]) << "the same number to the bit";
 }
 
+TEST(AnswerForm, TokensMayBeShownAsIds) {
+  const Words words = test_words();
+  FormFacts asked = facts(words);
+  asked.prompts[0].ids = {7, 8};
+  asked.token_ids = true;
+  Piece piece = text_piece("A", true, "stop");
+  piece.tokens = {{kByte0 + 'A', {}}, {2, {}}};
+  const Json ids = Json::array({kByte0 + 'A', 2});
+  const Json chat = Json::parse(make_chat_form(asked)->whole({piece}, {}));
+  EXPECT_EQ(chat["prompt_token_ids"], Json::array({7, 8}));
+  EXPECT_EQ(chat["choices"][0]["token_ids"], ids);
+  EXPECT_TRUE(chat["choices"][0]["logprobs"].is_null());
+  const auto chunks = parsed(make_chat_form(asked)->chunks(piece, nullptr));
+  EXPECT_EQ(chunks.at(0)["prompt_token_ids"], Json::array({7, 8}));
+  EXPECT_EQ(chunks.at(1)["choices"][0]["token_ids"], ids);
+  EXPECT_FALSE(chunks.at(2)["choices"][0].contains("token_ids"));
+  for (const Json& answer : {Json::parse(make_completion_form(asked)->whole({piece}, {})),
+                             parsed(make_completion_form(asked)->chunks(piece, nullptr)).at(0)}) {
+    EXPECT_EQ(answer["choices"][0]["token_ids"], ids);
+    EXPECT_EQ(answer["choices"][0]["prompt_token_ids"], Json::array({7, 8}));
+  }
+  asked.logprobs = 1;
+  asked.tokens_as_ids = true;
+  piece.tokens = {{kByte0 + 'A', {.logprob = -1, .rank = 2, .top = {{5, -0.5f}}}}};
+  const Json named = Json::parse(make_chat_form(asked)->whole({piece}, {}))["choices"][0]["logprobs"]["content"][0];
+  EXPECT_EQ(named["token"], "token_id:" + std::to_string(kByte0 + 'A'));
+  EXPECT_EQ(named["bytes"], Json::array({65})) << "what it stands for";
+  EXPECT_EQ(named["top_logprobs"][0]["token"], "token_id:5");
+  const Json list = Json::parse(make_completion_form(asked)->whole({piece}, {}))["choices"][0]["logprobs"];
+  EXPECT_EQ(list["tokens"][0], named["token"]);
+  EXPECT_EQ(list["top_logprobs"][0]["token_id:5"], -0.5);
+}
+
 TEST(AnswerForm, CompletionChunksCarryTheirOwnTokensOnly) {
   const Words words = test_words();
   FormFacts asked = facts(words);

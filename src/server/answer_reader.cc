@@ -66,6 +66,7 @@ class StagedReader final : public AnswerReader {
   }
   void look_for_stops(bool look) override { sink_.look_for_stops(look); }
   std::optional<AnswerEnd> end() const override { return sink_.end(); }
+  bool ends_with_call() const override { return sink_.ends_with_call(); }
 
  private:
   AnswerSink sink_;

@@ -47,6 +47,7 @@ class AnswerReader {
   virtual AnswerDelta finish() = 0;                                      // what was held back
   virtual void look_for_stops(bool) {}                                   // from the next text on; at first they count
   virtual std::optional<AnswerEnd> end() const { return std::nullopt; }  // after it everything is empty
+  virtual bool ends_with_call() const { return false; }                  // a whole one, and nothing behind it
 };
 
 // Everything is content, and stop strings are another's.

@@ -38,12 +38,15 @@ void AnswerSink::show(std::string_view text) {
     space_ += text;
     return;
   }
+  ends_with_call_ = false;
   delta_.content += std::exchange(space_, std::string(text.substr(last + 1)));
   delta_.content += text.substr(0, last + 1);
 }
 
 void AnswerSink::reasoning(std::string_view text) {
-  if (!end_ && rules_.reasoning) delta_.reasoning += text;
+  if (end_ || text.empty()) return;
+  ends_with_call_ = false;
+  if (rules_.reasoning) delta_.reasoning += text;
 }
 
 // What was held back as the possible beginning of a stop string has turned out not to be one.
@@ -56,6 +59,7 @@ void AnswerSink::begin_call(std::string id, std::string name) {
   if (end_) return;
   flush_stops();
   space_.clear();
+  ends_with_call_ = false;
   if (id.empty()) id = "call_" + random_id().substr(0, 24);
   delta_.tool_calls.push_back({num_calls_++, std::move(id), std::move(name), {}});
 }
@@ -73,6 +77,7 @@ void AnswerSink::arguments(std::string_view text) {
 
 void AnswerSink::end_call(bool whole) {
   if (end_) return;
+  ends_with_call_ = whole;
   if (!whole) last_call().broken = true;
   if (rules_.single_call) end_ = AnswerEnd{};
 }

@@ -36,6 +36,7 @@ class AnswerSink {
 
   void look_for_stops(bool look);
   const std::optional<AnswerEnd>& end() const { return end_; }
+  bool ends_with_call() const { return ends_with_call_; }
   AnswerDelta take();  // what has come since
 
  private:
@@ -46,8 +47,9 @@ class AnswerSink {
   SinkRules rules_;
   StopStrings stops_;
   bool looks_ = true;
-  std::string space_;  // held back
-  int num_calls_ = 0;  // the last one may be under way
+  std::string space_;            // held back
+  int num_calls_ = 0;            // the last one may be under way
+  bool ends_with_call_ = false;  // a whole one is the last thing that came, white space apart
   std::optional<AnswerEnd> end_;
   AnswerDelta delta_;
 };

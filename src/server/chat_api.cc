@@ -23,12 +23,13 @@ HttpResponse render_chat_request(const OrderedJson& body, const Words& words) {
 
 }  // namespace
 
-void add_chat_routes(Router& router, Service& service) {
+void add_chat_routes(Router& router) {
   const GeneratingRoute chat{read_chat_request, make_chat_form, "messages"};
-  router.add({"POST", "/v1/chat/completions",
-              [&service, chat](const std::shared_ptr<Exchange>& exchange) { generate(service, chat, exchange); },
-              true});
-  router.add({"POST", "/v1/chat/completions/render", [&service](const std::shared_ptr<Exchange>& exchange) {
+  router.add(
+      {"POST", "/v1/chat/completions",
+       [chat](Service& service, const std::shared_ptr<Exchange>& exchange) { generate(service, chat, exchange); },
+       true});
+  router.add({"POST", "/v1/chat/completions/render", [](Service& service, const std::shared_ptr<Exchange>& exchange) {
                 answer_body(service, exchange, render_chat_request);
               }});
 }

@@ -31,17 +31,18 @@ class ChatForm final : public AnswerForm {
     std::vector<std::string> result;
     if (piece.first) {
       result.push_back(chunk(piece, "{\"role\":\"assistant\",\"content\":\"\"}", "null", false, usage));
+      result.back().insert(result.back().size() - 1, prompt_ids_member(piece.prompt));
       if (facts_.echo && !facts_.prompts.front().echo.empty())
         result.push_back(
             chunk(piece, "{\"content\":" + to_text(Json(facts_.prompts.front().echo)) + "}", "null", false, usage));
     }
     std::string logprobs = "null";
     if (facts_.logprobs && !piece.tokens.empty())
-      logprobs = to_text(chat_logprobs(piece.tokens, *facts_.logprobs, *facts_.tokenizer));
-    if (!piece.delta.empty() || logprobs != "null") {
+      logprobs = to_text(chat_logprobs(piece.tokens, *facts_.logprobs, names()));
+    if (!piece.delta.empty() || !piece.tokens.empty()) {
       AnswerDelta delta = piece.delta;
       const std::vector<ToolCallDelta> arguments = cut_arguments(delta);
-      result.push_back(chunk(piece, delta_text(delta), logprobs, false, usage));
+      result.push_back(chunk(piece, delta_text(delta), logprobs, false, usage, token_ids_member(piece)));
       if (!arguments.empty())
         result.push_back(
             chunk(piece, "{\"tool_calls\":" + to_text(tool_calls_json(arguments, true)) + "}", "null", false, usage));
@@ -67,13 +68,14 @@ class ChatForm final : public AnswerForm {
       OrderedJson choice;
       choice["index"] = piece.choice;
       choice["message"] = std::move(message);
-      choice["logprobs"] =
-          facts_.logprobs ? chat_logprobs(piece.tokens, *facts_.logprobs, *facts_.tokenizer) : OrderedJson();
+      choice["logprobs"] = facts_.logprobs ? chat_logprobs(piece.tokens, *facts_.logprobs, names()) : OrderedJson();
       choice["finish_reason"] = piece.finish;
       choice["stop_reason"] = piece.stop_reason;
       choices += (choices.empty() ? "" : ",") + to_text(choice);
+      choices.insert(choices.size() - 1, token_ids_member(piece));
     }
-    std::string text = head_of_whole_ + ",\"choices\":[" + choices + "],\"usage\":" + usage.json();
+    std::string text =
+        head_of_whole_ + ",\"choices\":[" + choices + "],\"usage\":" + usage.json() + prompt_ids_member(0);
     if (facts_.prompt_logprobs)
       text += ",\"prompt_logprobs\":" + to_text(prompt_logprobs_json(facts_.prompts.front().ids, prompt_rows_.front(),
                                                                      *facts_.prompt_logprobs, *facts_.tokenizer));
@@ -104,14 +106,16 @@ class ChatForm final : public AnswerForm {
     return to_text(json);
   }
 
+  // members: of the choice, ",NAME:VALUE".
   std::string chunk(const Piece& piece, const std::string& delta, const std::string& logprobs, bool last,
-                    const Usage* usage) const {
+                    const Usage* usage, const std::string& members = {}) const {
     std::string text = head_of_chunk_ + ",\"choices\":[{\"index\":" + std::to_string(piece.choice) +
                        ",\"delta\":" + delta + ",\"logprobs\":" + logprobs + ",\"finish_reason\":";
     if (last)
-      text += "\"" + piece.finish + "\",\"stop_reason\":" + to_text(piece.stop_reason) + "}]";
+      text += "\"" + piece.finish + "\",\"stop_reason\":" + to_text(piece.stop_reason);
     else
-      text += "null}]";
+      text += "null";
+    text += members + "}]";
     if (usage != nullptr) text += ",\"usage\":" + usage->json();
     return text + "}";
   }

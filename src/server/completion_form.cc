@@ -32,7 +32,8 @@ class CompletionForm final : public AnswerForm {
     std::string json = "{\"index\":" + std::to_string(piece.choice) + ",\"text\":" + to_text(Json(text)) +
                        ",\"logprobs\":" + (facts_.logprobs ? to_text(logprobs(piece, with_prompt)) : "null") +
                        ",\"finish_reason\":" + (piece.finish.empty() ? "null" : "\"" + piece.finish + "\"") +
-                       ",\"stop_reason\":" + to_text(piece.stop_reason);
+                       ",\"stop_reason\":" + to_text(piece.stop_reason) + token_ids_member(piece);
+    if (piece.first) json += prompt_ids_member(piece.prompt);
     if (facts_.prompt_logprobs)
       json += ",\"prompt_logprobs\":" + to_text(prompt_logprobs_json(prompt.ids, rows_of(piece.prompt),
                                                                      *facts_.prompt_logprobs, *facts_.tokenizer));
@@ -44,7 +45,7 @@ class CompletionForm final : public AnswerForm {
     if (offsets_.size() <= static_cast<std::size_t>(piece.choice))
       offsets_.resize(static_cast<std::size_t>(piece.choice) + 1);
     std::size_t& offset = offsets_[static_cast<std::size_t>(piece.choice)];
-    CompletionLogprobs list(*facts_.tokenizer, *facts_.logprobs, offset);
+    CompletionLogprobs list(names(), *facts_.logprobs, offset);
     if (with_prompt) {
       const auto& rows = rows_of(piece.prompt);
       for (std::size_t i = 0; i < prompt.ids.size(); ++i)

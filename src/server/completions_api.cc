@@ -22,13 +22,14 @@ HttpResponse render_completion_request(const OrderedJson& body, const Words& wor
 
 }  // namespace
 
-void add_completion_routes(Router& router, Service& service) {
+void add_completion_routes(Router& router) {
   const GeneratingRoute completion{read_completion_request, make_completion_form, "prompt"};
-  router.add(
-      {"POST", "/v1/completions",
-       [&service, completion](const std::shared_ptr<Exchange>& exchange) { generate(service, completion, exchange); },
-       true});
-  router.add({"POST", "/v1/completions/render", [&service](const std::shared_ptr<Exchange>& exchange) {
+  router.add({"POST", "/v1/completions",
+              [completion](Service& service, const std::shared_ptr<Exchange>& exchange) {
+                generate(service, completion, exchange);
+              },
+              true});
+  router.add({"POST", "/v1/completions/render", [](Service& service, const std::shared_ptr<Exchange>& exchange) {
                 answer_body(service, exchange, render_completion_request);
               }});
 }

@@ -51,11 +51,6 @@ std::string lower(boost::beast::string_view text) {
   return result;
 }
 
-// A client's id is echoed only if a header can hold it.
-std::string request_id(std::string_view given) {
-  return !given.empty() && is_request_id(given) ? std::string(given) : random_id();
-}
-
 }  // namespace
 
 struct ReadRequest {
@@ -75,7 +70,9 @@ struct ReadRequest {
       const boost::beast::string_view name = field.name_string(), value = field.value();
       request.headers.emplace_back(lower(name), std::string(value));
     }
-    request.id = request_id(request.header("x-request-id"));
+    const std::string_view id = request.header("x-request-id");
+    request.named = !id.empty() && is_request_id(id);  // else no header could hold it
+    request.id = request.named ? std::string(id) : random_id();
     facts.keep_alive = message.keep_alive();
     facts.http_1_0 = message.version() == 10;
   }
@@ -330,6 +327,21 @@ void Connection::on_readable() {
     buffer_.commit(count);
     return watch();
   }
+  if (error == asio::error::eof && exchange_->probe()) return watch_for_loss();
+  lose_client();
+}
+
+// The client has sent all that it ever will. It may have gone, or have closed its own direction alone and wait for the
+// answer: which of the two, its system says by how it takes the next byte that we write.
+void Connection::watch_for_loss() {
+  watching_ = true;
+  stream_->socket().async_wait(StreamSocket::wait_error, [self = shared_from_this()](const error_code& error) {
+    self->watching_ = false;
+    if (!error && self->exchange_) self->lose_client();
+  });
+}
+
+void Connection::lose_client() {
   const std::shared_ptr<ServedExchange> exchange = exchange_;
   close();
   exchange->client_gone();

@@ -54,6 +54,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::awaitable<void> linger();
   void watch();
   void on_readable();
+  void watch_for_loss();
+  void lose_client();
   void set_deadline(std::chrono::milliseconds from_now) { deadline_ = Clock::now() + from_now; }
 
   std::unique_ptr<Stream> stream_;

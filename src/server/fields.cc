@@ -1,5 +1,6 @@
 #include "server/fields.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -11,14 +12,6 @@ namespace {
 
 // OrderedJson finds and inserts a key by looking at all of them.
 constexpr int kMaxKeys = 4096;
-
-std::string shown(const OrderedJson& value) {
-  if (value.is_object()) return "an object";
-  if (value.is_array()) return "a list";
-  std::string text = to_text(value);
-  if (text.size() > 60) text = text.substr(0, 57) + "...";
-  return text;
-}
 
 std::optional<std::int64_t> whole_number(const OrderedJson& value) {
   if (value.is_number_unsigned() && value.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX))
@@ -48,7 +41,49 @@ bool too_wide(std::string_view text) {
   return wide;
 }
 
+// The field of the body in whose value this number stands: the last name at the outermost level before it.
+std::string field_holding(std::string_view body, std::string_view number) {
+  std::string_view field;
+  int depth = 0;
+  for (std::size_t i = 0; i < body.size(); ++i) {
+    if (body[i] == '"') {
+      const std::size_t begin = i + 1;
+      for (++i; i < body.size() && body[i] != '"'; ++i)
+        if (body[i] == '\\') ++i;
+      const std::string_view text = body.substr(begin, std::min(i, body.size()) - begin);
+      const std::size_t next = body.find_first_not_of(" \t\r\n", i + 1);
+      if (depth == 1 && next != std::string_view::npos && body[next] == ':') field = text;
+    } else if (body[i] == '{' || body[i] == '[') {
+      ++depth;
+    } else if (body[i] == '}' || body[i] == ']') {
+      --depth;
+    } else if (body.substr(i).starts_with(number)) {
+      break;
+    }
+  }
+  return std::string(field.substr(0, 100));
+}
+
+// Of a body that is no JSON. A number that no double holds belongs to a field.
+ApiError unreadable(std::string_view body, const std::string& why) {
+  constexpr std::string_view kOverflow = "number overflow parsing '";
+  const std::size_t place = why.find(kOverflow);
+  if (place == std::string::npos) return {.message = why};
+  const std::size_t begin = place + kOverflow.size();
+  const std::string number = why.substr(begin, why.find('\'', begin) - begin);
+  const std::string field = field_holding(body, number);
+  return {.message = field + " holds a number that is too large: " + number.substr(0, 40), .param = field};
+}
+
 }  // namespace
+
+std::string shown(const OrderedJson& value) {
+  if (value.is_object()) return "an object";
+  if (value.is_array()) return "a list";
+  std::string text = to_text(value);
+  if (text.size() > 60) text = text.substr(0, 57) + "...";
+  return text;
+}
 
 const OrderedJson* Fields::find(std::string_view key) const {
   if (error_) return nullptr;
@@ -131,6 +166,11 @@ void Fields::wrong_type(std::string_view key, const char* wanted) {
   refuse(key, where_ + std::string(key) + " must be " + wanted + (value ? ", but is " + shown(*value) : ""));
 }
 
+void Fields::wrong_entry(std::string_view key, std::size_t index, const OrderedJson& value, const char* wanted) {
+  refuse(key,
+         where_ + std::string(key) + "[" + std::to_string(index) + "] must be " + wanted + ", but is " + shown(value));
+}
+
 void Fields::refuse(std::string_view key, std::string message, int status) {
   if (error_) return;
   error_ = ApiError{.status = status, .message = std::move(message), .param = where_ + std::string(key)};
@@ -149,7 +189,7 @@ Body parse_body(std::string_view text) {
   }
   auto json = parse_ordered_json(text, "the body");
   if (!json) {
-    body.error = ApiError{.message = json.error().message()};
+    body.error = unreadable(text, json.error().message());
   } else if (!json->is_object()) {
     body.error = ApiError{.message = "the body must be a JSON object, but is " + shown(*json)};
   } else {

@@ -34,6 +34,8 @@ class Fields {
 
   // "FIELD must be WANTED, but is ...".
   void wrong_type(std::string_view key, const char* wanted);
+  // "FIELD[3] must be WANTED, but is ...".
+  void wrong_entry(std::string_view key, std::size_t index, const OrderedJson& value, const char* wanted);
   void refuse(std::string_view key, std::string message, int status = 400);
   const std::optional<ApiError>& error() const { return error_; }
   void take_error(const Fields& inner) {
@@ -52,6 +54,9 @@ struct Body {
   std::optional<ApiError> error;
 };
 Body parse_body(std::string_view text);
+
+// A value as a message shows it: "a list", "5", "\"text\"", cut when long.
+std::string shown(const OrderedJson& value);
 
 // A token id out of JSON, or nothing.
 std::optional<std::int32_t> token_id(const OrderedJson& value);

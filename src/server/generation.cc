@@ -38,7 +38,10 @@ void Generation::start(Service& service, std::shared_ptr<Exchange> exchange, Gen
                        const char* prompt_field, Clock::time_point arrival) {
   auto self = std::make_shared<Generation>(service, exchange, std::move(spec), arrival);
   GenerationSpec& asked = self->spec_;
-  if (asked.id.empty()) asked.id = exchange->request().id;
+  // The header goes before the field, as in vLLM; the answer's header says which id it has become.
+  HttpRequest& request = exchange->request();
+  if (!request.named && !asked.id.empty()) request.id = asked.id;
+  asked.id = request.id;
   const auto created = std::chrono::system_clock::now().time_since_epoch();
   const std::size_t total = static_cast<std::size_t>(asked.continuations());
   const auto refused = self->submit(prompt_field);
@@ -57,7 +60,7 @@ void Generation::start(Service& service, std::shared_ptr<Exchange> exchange, Gen
     choice.piece.choice = static_cast<int>(i);
     choice.piece.prompt = static_cast<int>(i) / asked.sampling.n;
   }
-  if (!asked.echo && !asked.prompt_logprobs)
+  if (!asked.echo && !asked.prompt_logprobs && !asked.return_token_ids)
     for (PromptSpec& prompt : asked.prompts) prompt.ids = {};  // the engine has them
   self->form_ = make_form({.id = asked.id,
                            .created = std::chrono::duration_cast<std::chrono::seconds>(created).count(),
@@ -66,7 +69,9 @@ void Generation::start(Service& service, std::shared_ptr<Exchange> exchange, Gen
                            .prompts = std::move(asked.prompts),
                            .echo = asked.echo,
                            .logprobs = asked.logprobs,
-                           .prompt_logprobs = asked.prompt_logprobs});
+                           .prompt_logprobs = asked.prompt_logprobs,
+                           .token_ids = asked.return_token_ids,
+                           .tokens_as_ids = asked.tokens_as_ids});
   service.generations.emplace(asked.id, self);
   exchange->listen(self);
   for (Prompt& prompt : self->prompts_) prompt.text->on_event(service.wakeups->waker(self));
@@ -87,7 +92,9 @@ std::optional<ApiError> Generation::refuse(std::int64_t prompt_tokens) const {
                                  " tokens, but the prompt has " + std::to_string(size) + " tokens and max_tokens is " +
                                  std::to_string(spec_.sampling.max_tokens) + ".",
                       .param = "max_tokens"};
-  if (auto full = service_.admission.refuse(spec_.continuations(), service_.engine.stats().waiting)) return full;
+  auto full = service_.admission.refuse(spec_.continuations(), service_.engine.stats().waiting);
+  if (full && full->status == 400 && spec_.sampling.n == 1) full->param = "prompt";  // there are so many of them
+  if (full) return full;
   return service_.admission.refuse_tokens(prompt_tokens);
 }
 
@@ -110,6 +117,8 @@ std::optional<ApiError> Generation::submit(const char* prompt_field) {
     if (!stream) {
       ApiError error = api_error(stream.error());
       if (error.status == 400) error.param = blamed_field(error.message, prompt_field);
+      if (spec_.prompts.size() > 1 && error.param == prompt_field)
+        error.message = error.param + "[" + std::to_string(prompts_.size()) + "]: " + error.message;
       if (error.status == 429) error.retry_after = service_.admission.retry_after(Clock::now());
       return error;
     }
@@ -220,8 +229,8 @@ void Generation::tick(Clock::time_point now) {
   const auto limit = service_.policy.request_timeout;
   if (limit.count() > 0 && now - arrival_ > limit)
     return stop({.status = 504,
-                 .message = "the request took longer than the " + std::to_string(seconds(limit)).substr(0, 6) +
-                            " seconds of --request-timeout"},
+                 .message = "the request took longer than --request-timeout, which is " +
+                            to_text(Json(seconds(limit))) + " seconds"},
                 "timeout");
   if (now - last_looked_ > kLookAnyway) {
     last_looked_ = now;

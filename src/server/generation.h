@@ -74,7 +74,7 @@ class Generation final : public ExchangeListener, public Wakeable, public std::e
   void fail(const ApiError& error, const char* reason = nullptr);
   void let_go(const char* reason);  // of the engine and the service's books
   Usage usage() const;
-  bool wants_tokens() const { return spec_.logprobs.has_value(); }
+  bool wants_tokens() const { return spec_.logprobs || spec_.return_token_ids; }
 
   Service& service_;
   std::shared_ptr<Exchange> exchange_;

@@ -28,6 +28,8 @@ struct GenerationSpec {
   bool skip_special = true;
   std::optional<int> logprobs;         // of the answer, as the client wants them
   std::optional<int> prompt_logprobs;  // the field of that name
+  bool return_token_ids = false;       // of prompt and answer
+  bool tokens_as_ids = false;          // log-probabilities call a token "token_id:5"
   SamplingParams sampling;
   int priority = 0;
   std::string cache_salt;

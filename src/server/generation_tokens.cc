@@ -86,8 +86,9 @@ void Generation::take_token(Choice& choice, TokenEvent& event) {
     service_.recent.next_token(seconds(event.when - choice.last_token));
   }
   choice.last_token = event.when;
-  if (!wants_tokens() || spec_.prompt_only || !event.logprobs) return;
-  choice.piece.tokens.push_back({event.token ? *event.token : *event.stop_token, std::move(*event.logprobs)});
+  if (!wants_tokens() || spec_.prompt_only || (spec_.logprobs && !event.logprobs)) return;
+  choice.piece.tokens.push_back(
+      {event.token ? *event.token : *event.stop_token, std::move(event.logprobs).value_or(TokenLogprobs())});
 }
 
 void Generation::end_choice(std::size_t prompt, Choice& choice, const TextEvent& event) {
@@ -119,8 +120,9 @@ void Generation::end_choice(std::size_t prompt, Choice& choice, const TextEvent&
   }
   choice.piece.finish = reason == FinishReason::length || spec_.prompt_only ? "length" : "stop";
   const bool broken = choice.broken_call || choice.piece.delta.broken_call();
-  if ((choice.called_tools || !choice.piece.delta.tool_calls.empty()) && !broken && reason == FinishReason::stop)
-    choice.piece.finish = "tool_calls";
+  const bool called = (choice.called_tools || !choice.piece.delta.tool_calls.empty()) && !broken;
+  // As in vLLM also where max_tokens ends behind a whole call; but not where it cuts what came after that.
+  if (called && (reason == FinishReason::stop || choice.reader->ends_with_call())) choice.piece.finish = "tool_calls";
   const auto& asked = spec_.sampling.stop_token_ids;
   const auto& stop_token = event.tokens.back().stop_token;
   if (!event.stop_reason.empty())

@@ -25,29 +25,29 @@ ServerGauges gauges_of(const Service& service) {
 
 HttpResponse json_response(const OrderedJson& body) { return {.status = 200, .body = to_text(body)}; }
 
-void add_health_routes(Router& router, Service& service) {
+void add_health_routes(Router& router) {
   for (const char* path : {"/health", "/ping", "/ready"})
-    router.add(
-        {"GET", path, [&service](const std::shared_ptr<Exchange>& exchange) { answer_ready(service, *exchange); }});
-  router.add(
-      {"POST", "/ping", [&service](const std::shared_ptr<Exchange>& exchange) { answer_ready(service, *exchange); }});
-  router.add({"GET", "/live", [](const std::shared_ptr<Exchange>& exchange) { exchange->respond({}); }});
-  router.add({"GET", "/version", [](const std::shared_ptr<Exchange>& exchange) {
+    router.add({"GET", path,
+                [](Service& service, const std::shared_ptr<Exchange>& exchange) { answer_ready(service, *exchange); }});
+  router.add({"POST", "/ping",
+              [](Service& service, const std::shared_ptr<Exchange>& exchange) { answer_ready(service, *exchange); }});
+  router.add({"GET", "/live", [](Service&, const std::shared_ptr<Exchange>& exchange) { exchange->respond({}); }});
+  router.add({"GET", "/version", [](Service&, const std::shared_ptr<Exchange>& exchange) {
                 OrderedJson answer;
                 answer["version"] = OCTAVO_VERSION;
                 exchange->respond(json_response(answer));
               }});
-  router.add({"GET", "/load", [&service](const std::shared_ptr<Exchange>& exchange) {
+  router.add({"GET", "/load", [](Service& service, const std::shared_ptr<Exchange>& exchange) {
                 OrderedJson answer;
                 answer["server_load"] = service.admission.in_flight();
                 exchange->respond(json_response(answer));
               }});
-  router.add({"GET", "/get_load", [&service](const std::shared_ptr<Exchange>& exchange) {
+  router.add({"GET", "/get_load", [](Service& service, const std::shared_ptr<Exchange>& exchange) {
                 OrderedJson answer;
                 answer["load"] = service.admission.in_flight();
                 exchange->respond(json_response(answer));
               }});
-  router.add({"GET", "/metrics", [&service](const std::shared_ptr<Exchange>& exchange) {
+  router.add({"GET", "/metrics", [](Service& service, const std::shared_ptr<Exchange>& exchange) {
                 exchange->respond(
                     {.status = 200,
                      .body = service.metrics.text(service.engine.stats(), service.engine.facts(), gauges_of(service)),

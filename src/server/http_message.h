@@ -16,7 +16,8 @@ struct HttpRequest {
   std::string query;  // as it came
   HttpHeaders headers;
   std::string body;
-  std::string id;  // X-Request-Id: the client's, or made up
+  std::string id;      // X-Request-Id: the client's, or made up
+  bool named = false;  // by the client
 
   std::string_view header(std::string_view lower_name) const;  // empty when absent
 };

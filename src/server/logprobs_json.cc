@@ -13,18 +13,22 @@ constexpr double kFloor = -9999.0;
 
 double finite(float logprob) { return std::isfinite(logprob) ? std::max<double>(logprob, kFloor) : kFloor; }
 
-OrderedJson chat_entry(std::int32_t id, float logprob, const Tokenizer& tokenizer) {
-  const std::string_view bytes = tokenizer.token_bytes(id);
+std::string id_name(std::int32_t id) { return "token_id:" + std::to_string(id); }
+
+OrderedJson chat_entry(std::int32_t id, float logprob, const TokenNames& names) {
+  const std::string_view bytes = names.tokenizer.token_bytes(id);
   OrderedJson entry;
-  entry["token"] = std::string(bytes);  // a part of a character is shown as U+FFFD when written
+  // A part of a character is shown as U+FFFD when written.
+  entry["token"] = names.as_ids ? id_name(id) : std::string(bytes);
   entry["logprob"] = finite(logprob);
   entry["bytes"] = OrderedJson::array();
   for (const char byte : bytes) entry["bytes"].push_back(static_cast<unsigned char>(byte));
   return entry;
 }
 
-std::string unique_name(std::int32_t id, const Tokenizer& tokenizer) {
-  const std::string_view bytes = tokenizer.token_bytes(id);
+std::string unique_name(std::int32_t id, const TokenNames& names) {
+  if (names.as_ids) return id_name(id);
+  const std::string_view bytes = names.tokenizer.token_bytes(id);
   if (find_invalid_utf8(bytes) == std::string::npos) return std::string(bytes);
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string name = "bytes:";
@@ -44,14 +48,14 @@ std::size_t characters(std::string_view bytes) {
 
 }  // namespace
 
-OrderedJson chat_logprobs(const std::vector<AnswerToken>& tokens, int top, const Tokenizer& tokenizer) {
+OrderedJson chat_logprobs(const std::vector<AnswerToken>& tokens, int top, const TokenNames& names) {
   OrderedJson content = OrderedJson::array();
   for (const AnswerToken& token : tokens) {
-    OrderedJson entry = chat_entry(token.id, token.logprobs.logprob, tokenizer);
+    OrderedJson entry = chat_entry(token.id, token.logprobs.logprob, names);
     entry["top_logprobs"] = OrderedJson::array();
     for (const auto& [id, logprob] : token.logprobs.top) {
       if (entry["top_logprobs"].size() >= static_cast<std::size_t>(top)) break;
-      entry["top_logprobs"].push_back(chat_entry(id, logprob, tokenizer));
+      entry["top_logprobs"].push_back(chat_entry(id, logprob, names));
     }
     content.push_back(std::move(entry));
   }
@@ -60,15 +64,15 @@ OrderedJson chat_logprobs(const std::vector<AnswerToken>& tokens, int top, const
   return result;
 }
 
-CompletionLogprobs::CompletionLogprobs(const Tokenizer& tokenizer, int top, std::size_t offset)
-    : tokenizer_(tokenizer), top_(top), offset_(offset) {
+CompletionLogprobs::CompletionLogprobs(const TokenNames& names, int top, std::size_t offset)
+    : names_(names), top_(top), offset_(offset) {
   for (const char* key : {"text_offset", "token_logprobs", "tokens", "top_logprobs"}) json_[key] = OrderedJson::array();
 }
 
 void CompletionLogprobs::add(std::int32_t id, const TokenLogprobs* row) {
-  json_["tokens"].push_back(unique_name(id, tokenizer_));
+  json_["tokens"].push_back(unique_name(id, names_));
   json_["text_offset"].push_back(offset_);
-  offset_ += characters(tokenizer_.token_bytes(id));
+  offset_ += characters(names_.tokenizer.token_bytes(id));
   if (row == nullptr) {
     json_["token_logprobs"].push_back(nullptr);
     json_["top_logprobs"].push_back(nullptr);
@@ -77,8 +81,8 @@ void CompletionLogprobs::add(std::int32_t id, const TokenLogprobs* row) {
   json_["token_logprobs"].push_back(finite(row->logprob));
   OrderedJson best = OrderedJson::object();
   for (std::size_t i = 0; i < row->top.size() && i < static_cast<std::size_t>(top_); ++i)
-    best[unique_name(row->top[i].first, tokenizer_)] = finite(row->top[i].second);
-  best[unique_name(id, tokenizer_)] = finite(row->logprob);  // the same number as above, to the bit
+    best[unique_name(row->top[i].first, names_)] = finite(row->top[i].second);
+  best[unique_name(id, names_)] = finite(row->logprob);  // the same number as above, to the bit
   json_["top_logprobs"].push_back(std::move(best));
 }
 

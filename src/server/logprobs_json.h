@@ -12,20 +12,20 @@
 namespace octavo {
 
 // {"content": [{"token", "logprob", "bytes", "top_logprobs"}]} of these tokens.
-OrderedJson chat_logprobs(const std::vector<AnswerToken>& tokens, int top, const Tokenizer& tokenizer);
+OrderedJson chat_logprobs(const std::vector<AnswerToken>& tokens, int top, const TokenNames& names);
 
 // {"tokens", "token_logprobs", "top_logprobs", "text_offset"}, filled one token after another. A token whose bytes are
 // only a part of a character is written "bytes:\x..", so that no two tokens share a name.
 class CompletionLogprobs {
  public:
-  CompletionLogprobs(const Tokenizer& tokenizer, int top, std::size_t offset);
+  CompletionLogprobs(const TokenNames& names, int top, std::size_t offset);
 
   void add(std::int32_t id, const TokenLogprobs* row);  // null: the first token of a prompt, which has none
   OrderedJson take() { return std::move(json_); }
   std::size_t offset() const { return offset_; }  // characters so far
 
  private:
-  const Tokenizer& tokenizer_;
+  TokenNames names_;
   int top_;
   std::size_t offset_;
   OrderedJson json_;

@@ -47,8 +47,8 @@ OrderedJson model_info(const Service& service) {
 
 }  // namespace
 
-void add_model_routes(Router& router, Service& service) {
-  router.add({"GET", "/v1/models", [&service](const std::shared_ptr<Exchange>& exchange) {
+void add_model_routes(Router& router) {
+  router.add({"GET", "/v1/models", [](Service& service, const std::shared_ptr<Exchange>& exchange) {
                 OrderedJson answer;
                 answer["object"] = "list";
                 answer["data"] = OrderedJson::array();
@@ -56,7 +56,7 @@ void add_model_routes(Router& router, Service& service) {
                 exchange->respond(json_response(answer));
               }});
   const Route one{"GET", "/v1/models/{model}", {}};
-  router.add({"GET", "/v1/models/{model}", [&service, one](const std::shared_ptr<Exchange>& exchange) {
+  router.add({"GET", "/v1/models/{model}", [one](Service& service, const std::shared_ptr<Exchange>& exchange) {
                 const std::string name(last_part(one, exchange->request().path));
                 const auto& names = service.words.names;
                 if (std::find(names.begin(), names.end(), name) == names.end())
@@ -64,11 +64,11 @@ void add_model_routes(Router& router, Service& service) {
                 exchange->respond(json_response(model_json(service, name)));
               }});
   for (const char* path : {"/server_info", "/get_server_info"})
-    router.add({"GET", path, [&service](const std::shared_ptr<Exchange>& exchange) {
+    router.add({"GET", path, [](Service& service, const std::shared_ptr<Exchange>& exchange) {
                   exchange->respond(json_response(server_info(service)));
                 }});
   for (const char* path : {"/model_info", "/get_model_info"})
-    router.add({"GET", path, [&service](const std::shared_ptr<Exchange>& exchange) {
+    router.add({"GET", path, [](Service& service, const std::shared_ptr<Exchange>& exchange) {
                   exchange->respond(json_response(model_info(service)));
                 }});
 }

@@ -41,6 +41,8 @@ std::vector<Field> sampling_fields() {
           {"include_stop_str_in_output", Kind::boolean},
           {"ignore_eos", Kind::boolean},
           {"skip_special_tokens", Kind::boolean},
+          {"return_token_ids", Kind::boolean},
+          {"return_tokens_as_token_ids", Kind::boolean},
           {"logit_bias", Kind::object},
           {"allowed_token_ids", Kind::ids},
           {"bad_words", Kind::texts},
@@ -167,7 +169,7 @@ OrderedJson openapi(const Router& router) {
 }  // namespace
 
 void add_openapi_route(Router& router) {
-  router.add({"GET", "/openapi.json", [&router](const std::shared_ptr<Exchange>& exchange) {
+  router.add({"GET", "/openapi.json", [&router](Service&, const std::shared_ptr<Exchange>& exchange) {
                 exchange->respond(json_response(openapi(router)));
               }});
 }

@@ -49,17 +49,17 @@ void abort_requests(Service& service, const std::shared_ptr<Exchange>& exchange)
 
 }  // namespace
 
-void add_operator_routes(Router& router, Service& service) {
+void add_operator_routes(Router& router) {
   router.add({"POST", "/abort_requests",
-              [&service](const std::shared_ptr<Exchange>& exchange) { abort_requests(service, exchange); }});
-  router.add({"POST", "/reset_prefix_cache", [&service](const std::shared_ptr<Exchange>& exchange) {
+              [](Service& service, const std::shared_ptr<Exchange>& exchange) { abort_requests(service, exchange); }});
+  router.add({"POST", "/reset_prefix_cache", [](Service& service, const std::shared_ptr<Exchange>& exchange) {
                 service.engine.reset_prefix_cache();
                 exchange->respond({});
               }});
-  router.add({"GET", "/recent", [&service](const std::shared_ptr<Exchange>& exchange) {
+  router.add({"GET", "/recent", [](Service& service, const std::shared_ptr<Exchange>& exchange) {
                 exchange->respond({.status = 200, .body = service.recent.text()});
               }});
-  router.add({"GET", "/kv_event_sources", [](const std::shared_ptr<Exchange>& exchange) {
+  router.add({"GET", "/kv_event_sources", [](Service&, const std::shared_ptr<Exchange>& exchange) {
                 exchange->respond(json_response(OrderedJson::array()));
               }});
 }

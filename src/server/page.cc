@@ -47,7 +47,7 @@ void add_page_routes(Router& router) {
     router.add({.method = "GET",
                 .path = std::move(path),
                 .handler =
-                    [&file](const std::shared_ptr<Exchange>& exchange) {
+                    [&file](Service&, const std::shared_ptr<Exchange>& exchange) {
                       exchange->respond(page_response(file, exchange->request()));
                     },
                 .for_programs = false});

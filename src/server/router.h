@@ -1,5 +1,5 @@
 // Router: a plain table from method and path to a handler. A path that ends in "/{name}" takes all that follows.
-// HEAD is served by GET's row.
+// HEAD is served by GET's row. It needs no server: what a flag says of a route is checked before anything is loaded.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,9 @@
 
 namespace octavo {
 
-using Handler = std::function<void(const std::shared_ptr<Exchange>&)>;
+class Service;
+
+using Handler = std::function<void(Service&, const std::shared_ptr<Exchange>&)>;
 
 struct Route {
   std::string method;

@@ -79,15 +79,21 @@ void print_start(const ServeConfig& config, const Service& service, const HttpSe
 
 }  // namespace
 
-void add_routes(Router& router, Service& service) {
-  add_health_routes(router, service);
-  add_model_routes(router, service);
-  add_chat_routes(router, service);
-  add_completion_routes(router, service);
-  add_token_routes(router, service);
-  add_operator_routes(router, service);
+void add_routes(Router& router) {
+  add_health_routes(router);
+  add_model_routes(router);
+  add_chat_routes(router);
+  add_completion_routes(router);
+  add_token_routes(router);
+  add_operator_routes(router);
   add_openapi_route(router);
   add_page_routes(router);
+}
+
+bool is_route(std::string_view path) {
+  Router router;
+  add_routes(router);
+  return !router.find("GET", path).allowed.empty();
 }
 
 Status serve(const ServeConfig& config, const BackendFactory& make_backend) {
@@ -110,10 +116,7 @@ Status serve(const ServeConfig& config, const BackendFactory& make_backend) {
                    .max_queued_tokens = config.max_queued_tokens},
                   config.policy);
   Router router;
-  add_routes(router, service);
-  for (const std::string& path : config.access.open_routes)
-    if (router.find("GET", path).allowed.empty())
-      return Error("--open-route " + path + " is not a route of this server; /openapi.json lists them");
+  add_routes(router);
   ServerApp app(service, router, config.cors, config.shutdown_timeout);
   print_start(config, service, *http);
   const Status served = http->run(app, [] {

@@ -100,6 +100,14 @@ std::string ServedExchange::take() {
   return std::exchange(out_, {});
 }
 
+bool ServedExchange::probe() {
+  if (facts_.http_1_0) return false;
+  if (answered_) return true;
+  out_ += "HTTP/1.1 100 Continue\r\n\r\n";
+  wake_();
+  return true;
+}
+
 void ServedExchange::drained() {
   taken_ = 0;
   if (listener_ && open_ && !finished_) std::shared_ptr(listener_)->drained();

@@ -43,6 +43,9 @@ class ServedExchange final : public Exchange {
   void taken(std::size_t left) { taken_ = left; }
   bool finished() const { return finished_; }
   bool keep_alive() const { return facts_.keep_alive; }
+  // Finds out whether a client that has closed its direction is still there: the next byte is on its way, an interim
+  // answer where none has begun, else that of the next token or ping. False: HTTP/1.0 knows no interim answers.
+  bool probe();
   void drained();
   void tick(std::chrono::steady_clock::time_point now);
   void over();         // all was written

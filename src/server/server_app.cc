@@ -43,7 +43,7 @@ bool ServerApp::refuse(const HttpRequest& head, HttpResponse& response) {
 }
 
 void ServerApp::handle(const std::shared_ptr<Exchange>& exchange) {
-  router_.find(exchange->request().method, exchange->request().path).route->handler(exchange);
+  router_.find(exchange->request().method, exchange->request().path).route->handler(service_, exchange);
 }
 
 bool ServerApp::allows_origin(std::string_view origin) const {

@@ -27,8 +27,8 @@ class TestServer {
     http_ = *std::move(http);
     service_ = std::make_unique<Service>(*fake_.engine, words_, *http_, *Access::create({}),
                                          AdmissionLimits{.max_running = 8, .max_queued = 8}, ServicePolicy{});
-    add_health_routes(router_, *service_);
-    add_completion_routes(router_, *service_);
+    add_health_routes(router_);
+    add_completion_routes(router_);
     app_ = std::make_unique<ServerApp>(*service_, router_, CorsConfig{}, std::chrono::milliseconds(0));
     loop_ = std::thread([this] { EXPECT_TRUE(http_->run(*app_, [] {})); });
   }

@@ -51,7 +51,7 @@ HttpResponse tokenize(const OrderedJson& body, const Words& words) {
     read_chat_input(fields, words, input);
     if (fields.error()) return error_response(*fields.error());
     const auto text = render_chat(input, words);
-    if (!text) return error_response({.message = text.error().message(), .param = field});
+    if (!text) return error_response({.message = text.error().message(), .param = blamed_field(input)});
     ids = words.tokenizer.encode(*text, {.parse_special = true, .add_special = input.add_special_tokens});
   } else {
     const OrderedJson* prompt = fields.find("prompt");
@@ -111,15 +111,15 @@ OrderedJson tokenizer_info(const Words& words) {
 
 }  // namespace
 
-void add_token_routes(Router& router, Service& service) {
-  const auto with_body = [&service](Answer answer) {
-    return [&service, answer = std::move(answer)](const std::shared_ptr<Exchange>& exchange) {
+void add_token_routes(Router& router) {
+  const auto with_body = [](Answer answer) {
+    return [answer = std::move(answer)](Service& service, const std::shared_ptr<Exchange>& exchange) {
       answer_body(service, exchange, answer);
     };
   };
   router.add({"POST", "/tokenize", with_body(tokenize)});
   router.add({"POST", "/detokenize", with_body(detokenize)});
-  router.add({"GET", "/tokenizer_info", [&service](const std::shared_ptr<Exchange>& exchange) {
+  router.add({"GET", "/tokenizer_info", [](Service& service, const std::shared_ptr<Exchange>& exchange) {
                 exchange->respond(json_response(tokenizer_info(service.words)));
               }});
 }

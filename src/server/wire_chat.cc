@@ -1,145 +1,16 @@
 #include "server/wire_chat.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <string_view>
 
 #include "base/strings.h"
+#include "server/wire_messages.h"
 #include "server/wire_sampling.h"
 
 namespace octavo {
 namespace {
-
-constexpr std::array<std::string_view, 5> kRoles = {"system", "developer", "user", "assistant", "tool"};
-
-std::string at(std::size_t index) { return "messages[" + std::to_string(index) + "]"; }
-
-// A string, nothing, or a list of text parts, which are joined by line breaks.
-std::optional<std::string> content_text(Fields& fields, const OrderedJson& message, std::size_t index) {
-  const auto content = message.find("content");
-  if (content == message.end() || content->is_null()) return "";
-  if (content->is_string()) return content->get<std::string>();
-  const auto fail = [&](const std::string& what) {
-    fields.refuse("messages", at(index) + ".content " + what);
-    return std::nullopt;
-  };
-  if (!content->is_array()) return fail("must be a string or a list of parts");
-  std::string text;
-  bool first = true;
-  for (const OrderedJson& part : *content) {
-    if (part.is_string()) {
-      text += (first ? "" : "\n") + part.get<std::string>();
-    } else if (part.is_object()) {
-      const auto type = part.find("type");
-      const std::string kind = type != part.end() && type->is_string() ? type->get<std::string>() : "";
-      if (kind != "text" && kind != "input_text" && kind != "output_text" && kind != "refusal")
-        return fail("has a part of type " + in_quotes(kind) + ": this model reads text only");
-      const auto value = part.find(kind == "refusal" ? "refusal" : "text");
-      if (value == part.end() || !value->is_string()) return fail("has a text part without its text");
-      text += (first ? "" : "\n") + value->get<std::string>();
-    } else {
-      return fail("holds a part that is neither an object nor a string");
-    }
-    first = false;
-  }
-  return text;
-}
-
-// Most templates want a call's arguments as an object; clients send them as a string. What the model wrote and is no
-// JSON stays as it is.
-bool read_tool_calls(Fields& fields, const Words& words, const OrderedJson& message, std::size_t index,
-                     OrderedJson& result) {
-  const auto calls = message.find("tool_calls");
-  if (calls == message.end() || calls->is_null()) return true;
-  const auto fail = [&](const std::string& what) {
-    fields.refuse("messages", at(index) + ".tool_calls " + what);
-    return false;
-  };
-  if (!calls->is_array()) return fail("must be a list");
-  OrderedJson list = OrderedJson::array();
-  for (OrderedJson call : *calls) {
-    if (!call.is_object() || !call.contains("function") || !call["function"].is_object())
-      return fail("must be a list of {\"id\", \"type\", \"function\"}");
-    OrderedJson& function = call["function"];
-    if (!function.contains("name") || !function["name"].is_string()) return fail("has a call without function.name");
-    const auto arguments = function.find("arguments");
-    if (arguments == function.end() || arguments->is_null()) {
-      function["arguments"] = words.history.text_arguments ? OrderedJson("{}") : OrderedJson::object();
-    } else if (words.history.text_arguments) {
-      if (!arguments->is_string()) *arguments = to_text(*arguments);
-    } else if (arguments->is_string()) {
-      const std::string text = arguments->get<std::string>();
-      auto parsed = trim(text).empty() ? Result<OrderedJson>(OrderedJson::object()) : parse_ordered_json(text, "");
-      if (parsed && parsed->is_object()) *arguments = *std::move(parsed);
-    } else if (!arguments->is_object()) {
-      return fail("has function.arguments that are neither a string nor an object");
-    }
-    list.push_back(std::move(call));
-  }
-  if (list.empty()) return true;
-  result["tool_calls"] = std::move(list);
-  if (words.history.null_content && result["content"] == "") result["content"] = nullptr;
-  return true;
-}
-
-bool read_message(Fields& fields, const Words& words, const OrderedJson& message, std::size_t index,
-                  OrderedJson& messages) {
-  const auto fail = [&](const std::string& what) {
-    fields.refuse("messages", at(index) + what);
-    return false;
-  };
-  if (!message.is_object()) return fail(" must be an object");
-  const auto role = message.find("role");
-  if (role == message.end() || role->is_null()) return fail(".role is missing");
-  if (!role->is_string()) return fail(".role must be a string");
-  const std::string name = role->get<std::string>();
-  if (std::find(kRoles.begin(), kRoles.end(), name) == kRoles.end())
-    return fail(".role is " + in_quotes(name) + ": it must be system, developer, user, assistant or tool");
-  OrderedJson result;
-  result["role"] = name == "developer" ? "system" : name;
-  const auto content = content_text(fields, message, index);
-  if (!content) return false;
-  result["content"] = *content;
-  if (name == "assistant" && !read_tool_calls(fields, words, message, index, result)) return false;
-  for (const char* key : {"name", "tool_call_id", "reasoning_content", "reasoning"}) {
-    const auto value = message.find(key);
-    if (value == message.end() || value->is_null()) continue;
-    if (!value->is_string()) return fail("." + std::string(key) + " must be a string");
-    result[key] = *value;
-  }
-  if (result.contains("reasoning") && !result.contains("reasoning_content"))
-    result["reasoning_content"] = result["reasoning"];
-  messages.push_back(std::move(result));
-  return true;
-}
-
-void read_tools(Fields& fields, ChatInput& input) {
-  const OrderedJson* tools = fields.array("tools");
-  if (tools != nullptr && !tools->empty()) {
-    for (std::size_t i = 0; i < tools->size(); ++i) {
-      const OrderedJson& tool = (*tools)[i];
-      const bool good = tool.is_object() && tool.contains("function") && tool["function"].is_object() &&
-                        tool["function"].contains("name") && tool["function"]["name"].is_string();
-      if (!good)
-        return fields.refuse("tools", "tools[" + std::to_string(i) +
-                                          "] must be {\"type\": \"function\", \"function\": {\"name\", ...}}");
-    }
-    input.tools = *tools;
-  }
-  const OrderedJson* choice = fields.find("tool_choice");
-  if (choice == nullptr) return;
-  if (choice->is_string()) {
-    const std::string text = choice->get<std::string>();
-    if (text == "none") input.tools = nullptr;  // what the model does not know of it does not call
-    if (text == "none" || text == "auto") return;
-    if (text != "required")
-      return fields.refuse("tool_choice", "tool_choice is " + in_quotes(text) +
-                                              ": it must be none, auto, required or an object that names a function");
-  } else if (!choice->is_object()) {
-    return fields.wrong_type("tool_choice", "a string or an object");
-  }
-  if (input.tools.is_null()) return fields.refuse("tool_choice", "tool_choice needs tools");
-  fields.refuse("tool_choice", "tool_choice required or a named function is not supported yet: only none and auto are");
-}
 
 std::string final_content(const ChatInput& input) {
   const OrderedJson& content = input.messages.back()["content"];
@@ -155,6 +26,38 @@ Result<std::string> cut_after_final(std::string rendered, const std::string& con
     return rendered;
   }
   return Error("continue_final_message: the last message's content is not in the rendered prompt");
+}
+
+// vLLM's words; a template that knows others is told by chat_template_kwargs.
+void read_effort(Fields& fields, OrderedJson& variables) {
+  constexpr std::array<std::string_view, 7> kEfforts = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
+  const auto effort = fields.text("reasoning_effort");
+  if (!effort) return;
+  if (std::find(kEfforts.begin(), kEfforts.end(), *effort) == kEfforts.end())
+    return fields.refuse("reasoning_effort", "reasoning_effort is " + in_quotes(*effort) +
+                                                 ": it must be none, minimal, low, medium, high, xhigh or max");
+  variables["reasoning_effort"] = *effort;
+}
+
+void read_documents(Fields& fields, OrderedJson& variables) {
+  const OrderedJson* documents = fields.array("documents");
+  if (documents == nullptr) return;
+  for (std::size_t i = 0; i < documents->size(); ++i)
+    if (!(*documents)[i].is_object()) return fields.wrong_entry("documents", i, (*documents)[i], "an object");
+  variables["documents"] = *documents;
+}
+
+// OpenAI's older or other ways to ask for what this server gives in one way, or not at all.
+void refuse_other_ways(Fields& fields) {
+  if (const OrderedJson* functions = fields.array("functions"); functions != nullptr && !functions->empty())
+    fields.refuse("functions", "functions is the older form of tools and is not supported: send tools");
+  if (const OrderedJson* call = fields.find("function_call"); call != nullptr && *call != "none" && *call != "auto")
+    fields.refuse("function_call", "function_call is not supported: send tools with tool_choice auto or none");
+  const OrderedJson* modalities = fields.array("modalities");
+  if (modalities == nullptr) return;
+  for (std::size_t i = 0; i < modalities->size(); ++i)
+    if ((*modalities)[i] != "text")
+      return fields.wrong_entry("modalities", i, (*modalities)[i], "\"text\" (this model writes nothing else)");
 }
 
 // How the answer to this prompt is to be read.
@@ -187,15 +90,11 @@ Status bound_reasoning(const Words& words, int tokens, GenerationSpec& spec) {
 }  // namespace
 
 void read_chat_input(Fields& fields, const Words& words, ChatInput& input) {
-  const OrderedJson* messages = fields.array("messages");
-  if (messages == nullptr) return fields.refuse("messages", "messages is missing: a list of at least one message");
-  if (messages->empty()) return fields.refuse("messages", "messages is empty: at least one message is needed");
-  for (std::size_t i = 0; i < messages->size(); ++i)
-    if (!read_message(fields, words, (*messages)[i], i, input.messages)) return;
-  read_tools(fields, input);
+  read_messages(fields, words, input.messages);
+  read_tools(fields, input.tools);
   input.variables = OrderedJson::object();
-  if (const auto effort = fields.text("reasoning_effort")) input.variables["reasoning_effort"] = *effort;
-  if (const OrderedJson* documents = fields.array("documents")) input.variables["documents"] = *documents;
+  read_effort(fields, input.variables);
+  read_documents(fields, input.variables);
   if (const OrderedJson* kwargs = fields.object("chat_template_kwargs")) input.variables.update(*kwargs);
   fields.store("add_generation_prompt", input.add_generation_prompt);
   fields.store("continue_final_message", input.continue_final_message);
@@ -209,6 +108,8 @@ void read_chat_input(Fields& fields, const Words& words, ChatInput& input) {
     fields.refuse("continue_final_message",
                   "continue_final_message and add_generation_prompt cannot both be true: set the latter to false");
 }
+
+const char* blamed_field(const ChatInput& input) { return input.chat_template ? "chat_template" : "messages"; }
 
 Result<std::string> render_chat(const ChatInput& input, const Words& words) {
   std::optional<ChatTemplate> own;
@@ -234,6 +135,7 @@ SpecResult read_chat_request(const OrderedJson& body, const Words& words) {
   Fields fields(body);
   read_common(fields, words, spec);
   refuse_unsupported(fields);
+  refuse_other_ways(fields);
   auto longest = fields.integer("max_completion_tokens", 1);
   if (!longest) longest = fields.integer("max_tokens", 1);
   spec.sampling.max_tokens = static_cast<int>(longest.value_or(0));
@@ -252,7 +154,7 @@ SpecResult read_chat_request(const OrderedJson& body, const Words& words) {
 
   const auto rendered = render_chat(input, words);
   if (!rendered) {
-    result.error = ApiError{.status = 400, .message = rendered.error().message(), .param = "messages"};
+    result.error = ApiError{.status = 400, .message = rendered.error().message(), .param = blamed_field(input)};
     return result;
   }
   auto prompt = make_prompt(*rendered, input.add_special_tokens, words, spec);

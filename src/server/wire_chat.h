@@ -22,11 +22,12 @@ struct ChatInput {
   bool echo = false;
 };
 
-// Roles, content in parts, tool calls: normalised. Errors go to `fields`.
+// Errors go to `fields`.
 void read_chat_input(Fields& fields, const Words& words, ChatInput& input);
 
-// The prompt's text.
+// The prompt's text. What goes wrong is blamed on the request's own template where it has one, else on its messages.
 Result<std::string> render_chat(const ChatInput& input, const Words& words);
+const char* blamed_field(const ChatInput& input);
 
 SpecResult read_chat_request(const OrderedJson& body, const Words& words);
 

@@ -8,61 +8,66 @@ namespace {
 constexpr int kDefaultMaxTokens = 16;  // OpenAI's and vLLM's
 constexpr std::size_t kMaxPrompts = 4096;
 
-// Ids as they are, no BOS before them.
-std::optional<PromptSpec> prompt_of_ids(Fields& fields, const OrderedJson& list, const Words& words,
-                                        const GenerationSpec& spec) {
-  std::vector<std::int32_t> ids;
-  ids.reserve(list.size());
-  for (const OrderedJson& entry : list) {
-    const auto id = token_id(entry);
-    if (!id || *id >= words.vocab) {
-      fields.refuse("prompt", "the prompt holds " + to_text(entry).substr(0, 40) +
-                                  ", which is no token id: those are " + "whole numbers from 0 to " +
-                                  std::to_string(words.vocab - 1));
-      return std::nullopt;
-    }
-    ids.push_back(*id);
-  }
-  return make_prompt(std::move(ids), words, spec);
-}
+// Reads the prompts of a request one by one; `name` is what an error calls the one being read.
+class PromptReader {
+ public:
+  PromptReader(Fields& fields, const Words& words, bool add_special, GenerationSpec& spec)
+      : fields_(fields), words_(words), add_special_(add_special), spec_(spec) {}
 
-std::optional<PromptSpec> prompt_of_text(Fields& fields, std::string text, const Words& words, bool add_special,
-                                         const GenerationSpec& spec) {
-  auto prompt = make_prompt(std::move(text), add_special, words, spec);
-  if (prompt) return *std::move(prompt);
-  fields.refuse("prompt", prompt.error().message());
-  return std::nullopt;
-}
+  void read_text(const std::string& name, const OrderedJson& text) {
+    auto prompt = make_prompt(text.get<std::string>(), add_special_, words_, spec_);
+    if (!prompt) return fields_.refuse("prompt", (name == "prompt" ? "" : name + ": ") + prompt.error().message());
+    add(name, *std::move(prompt));
+  }
+
+  // Ids as they are, no BOS before them.
+  void read_ids(const std::string& name, const OrderedJson& list) {
+    std::vector<std::int32_t> ids;
+    ids.reserve(list.size());
+    for (const OrderedJson& entry : list) {
+      const auto id = token_id(entry);
+      if (!id || *id >= words_.vocab)
+        return fields_.refuse("prompt", name + " holds " + to_text(entry).substr(0, 40) +
+                                            ", which is no token id: those are whole numbers from 0 to " +
+                                            std::to_string(words_.vocab - 1));
+      ids.push_back(*id);
+    }
+    add(name, make_prompt(std::move(ids), words_, spec_));
+  }
+
+ private:
+  void add(const std::string& name, PromptSpec prompt) {
+    if (prompt.ids.empty()) return fields_.refuse("prompt", name + " is empty: it needs at least one token");
+    spec_.prompts.push_back(std::move(prompt));
+  }
+
+  Fields& fields_;
+  const Words& words_;
+  const bool add_special_;
+  GenerationSpec& spec_;
+};
 
 void read_prompts(Fields& fields, const Words& words, bool add_special, GenerationSpec& spec) {
   const OrderedJson* prompt = fields.find("prompt");
   if (fields.error()) return;
   if (prompt == nullptr) return fields.refuse("prompt", "prompt is missing: a text or a list of token ids");
-  const auto add = [&](std::optional<PromptSpec> one) {
-    if (one) spec.prompts.push_back(std::move(*one));
-    return !fields.error();
-  };
-  if (prompt->is_string()) {
-    add(prompt_of_text(fields, prompt->get<std::string>(), words, add_special, spec));
-    return;
-  }
+  PromptReader reader(fields, words, add_special, spec);
+  if (prompt->is_string()) return reader.read_text("prompt", *prompt);
   if (!prompt->is_array()) return fields.wrong_type("prompt", "a text, a list of token ids, or a list of either");
   if (prompt->empty()) return fields.refuse("prompt", "prompt is empty: it needs at least one token");
-  if (prompt->front().is_number()) {
-    add(prompt_of_ids(fields, *prompt, words, spec));
-    return;
-  }
+  if (prompt->front().is_number()) return reader.read_ids("prompt", *prompt);
   if (prompt->size() > kMaxPrompts)
     return fields.refuse(
         "prompt", "prompt has " + std::to_string(prompt->size()) + " entries: at most " + std::to_string(kMaxPrompts));
-  for (const OrderedJson& entry : *prompt) {
-    if (entry.is_string()) {
-      if (!add(prompt_of_text(fields, entry.get<std::string>(), words, add_special, spec))) return;
-    } else if (entry.is_array()) {
-      if (!add(prompt_of_ids(fields, entry, words, spec))) return;
-    } else {
-      return fields.wrong_type("prompt", "a text, a list of token ids, or a list of either");
-    }
+  for (std::size_t i = 0; i < prompt->size() && !fields.error(); ++i) {
+    const OrderedJson& entry = (*prompt)[i];
+    const std::string name = "prompt[" + std::to_string(i) + "]";
+    if (entry.is_string())
+      reader.read_text(name, entry);
+    else if (entry.is_array())
+      reader.read_ids(name, entry);
+    else
+      return fields.wrong_entry("prompt", i, entry, "a text or a list of token ids");
   }
 }
 

@@ -22,7 +22,7 @@ void read_stop(Fields& fields, SamplingParams& sampling) {
     sampling.stop = {stop->get<std::string>()};
   } else if (stop->is_array()) {
     for (const OrderedJson& entry : *stop) {
-      if (!entry.is_string()) return fields.wrong_type("stop", "a string or a list of strings");
+      if (!entry.is_string()) return fields.wrong_entry("stop", sampling.stop.size(), entry, "a string");
       sampling.stop.push_back(entry.get<std::string>());
     }
   } else {
@@ -46,7 +46,7 @@ void read_ids(Fields& fields, const char* name, std::vector<std::int32_t>& to) {
   if (ids == nullptr) return;
   for (const OrderedJson& entry : *ids) {
     const auto id = token_id(entry);
-    if (!id) return fields.wrong_type(name, "a list of token ids");
+    if (!id) return fields.wrong_entry(name, to.size(), entry, "a token id");
     to.push_back(*id);
   }
 }
@@ -64,8 +64,9 @@ void read_bad_words(Fields& fields, const Words& words, SamplingParams& sampling
   if (list->size() > kMaxListedTokens / 2)
     return fields.refuse("bad_words", "bad_words has " + std::to_string(list->size()) + " entries: at most " +
                                           std::to_string(kMaxListedTokens / 2));
-  for (const OrderedJson& entry : *list) {
-    if (!entry.is_string()) return fields.wrong_type("bad_words", "a list of strings");
+  for (std::size_t i = 0; i < list->size(); ++i) {
+    const OrderedJson& entry = (*list)[i];
+    if (!entry.is_string()) return fields.wrong_entry("bad_words", i, entry, "a string");
     const std::string& word = entry.get_ref<const std::string&>();
     if (trim(word).empty()) return fields.refuse("bad_words", "bad_words holds a word of white space alone");
     for (const std::string& text : {word, " " + word.substr(word.find_first_not_of(' '))}) {
@@ -87,9 +88,12 @@ void read_logit_bias(Fields& fields, SamplingParams& sampling) {
   if (bias == nullptr) return;
   for (const auto& [key, value] : bias->items()) {
     std::int32_t id = 0;
-    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-    if (error != std::errc() || end != key.data() + key.size() || !value.is_number())
-      return fields.wrong_type("logit_bias", "an object from token ids to numbers");
+    std::from_chars(key.data(), key.data() + key.size(), id);
+    if (std::to_string(id) != key)
+      return fields.refuse("logit_bias", "logit_bias has the key " + in_quotes(key) +
+                                             ", which is no token id: those are written as in \"42\"");
+    if (!value.is_number())
+      return fields.refuse("logit_bias", "logit_bias." + key + " must be a number, but is " + shown(value));
     sampling.logit_bias.emplace_back(id, value.get<float>());
   }
 }
@@ -139,6 +143,8 @@ void read_common(Fields& fields, const Words& words, GenerationSpec& spec) {
   read_truncation(fields, words, spec);
   read_logit_bias(fields, spec.sampling);
   fields.store("skip_special_tokens", spec.skip_special);
+  fields.store("return_token_ids", spec.return_token_ids);
+  fields.store("return_tokens_as_token_ids", spec.tokens_as_ids);
   fields.store("priority", spec.priority);
   fields.store("user", spec.user);
   fields.store("request_id", spec.id);
@@ -159,10 +165,11 @@ void refuse_unsupported(Fields& fields) {
   if (const OrderedJson* format = fields.object("response_format")) {
     Fields inner(*format, "response_format.");
     const auto type = inner.text("type");
+    if (!type) inner.refuse("type", "response_format.type is missing: \"text\"");
     fields.take_error(inner);
-    if (!fields.error() && type.value_or("text") != "text")
+    if (!fields.error() && *type != "text")
       fields.refuse("response_format",
-                    "response_format of type " + type.value_or("") + " is not supported yet: only text is");
+                    "response_format of type " + in_quotes(*type) + " is not supported yet: only text is");
   }
   constexpr std::array<const char*, 12> kConstraints = {"structured_outputs",
                                                         "guided_json",

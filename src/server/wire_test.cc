@@ -118,6 +118,23 @@ TEST(Wire, WrongValuesNameTheirField) {
        "tool_choice"},
       {R"("tools":[{"type":"function"}])", "tools"},
       {R"("tools":{})", "tools"},
+      {R"("tools":[{"type":"x","function":{"name":"f"}}])", "tools"},
+      {R"("tools":[{"type":"function","function":{"name":""}}])", "tools"},
+      {R"("tools":[{"type":"function","function":{"name":"f","description":5}}])", "tools"},
+      {R"("tools":[{"type":"function","function":{"name":"f","parameters":"x"}}])", "tools"},
+      {R"("tools":[{"type":"function","function":{"name":"f","strict":"x"}}])", "tools"},
+      {R"("tool_choice":"auto")", "tool_choice"},
+      {R"("tools":[],"tool_choice":"x")", "tool_choice"},
+      {R"("functions":[{"name":"f"}])", "functions"},
+      {R"("function_call":{"name":"f"})", "function_call"},
+      {R"("modalities":["text","audio"])", "modalities"},
+      {R"("modalities":"text")", "modalities"},
+      {R"("reasoning_effort":"zzz")", "reasoning_effort"},
+      {R"("documents":[null])", "documents"},
+      {R"("response_format":{})", "response_format.type"},
+      {R"("logit_bias":{"05":1})", "logit_bias"},
+      {R"("logit_bias":{"5":"x"})", "logit_bias"},
+      {R"("return_token_ids":1)", "return_token_ids"},
       {R"("chat_template_kwargs":[1])", "chat_template_kwargs"},
   };
   for (const auto& [fields, param] : cases) {
@@ -135,12 +152,63 @@ TEST(Wire, DamagedMessagesAreRefused) {
        {"[]", "{}", "\"hi\"", "[1]", R"([{"content":"x"}])", R"([{"role":"robot","content":"x"}])",
         R"([{"role":"user","content":5}])", R"([{"role":"user","content":[{"type":"image_url","image_url":{}}]}])",
         R"([{"role":"user","content":[{"type":"text"}]}])", R"([{"role":"assistant","tool_calls":[{}]}])",
-        R"([{"role":"tool","content":"x","tool_call_id":5}])"}) {
+        R"([{"role":"tool","content":"x","tool_call_id":5}])", R"([{"role":"user"}])", R"([{"role":"tool"}])",
+        R"([{"role":"user","content":"x","tool_calls":5}])",
+        R"([{"role":"user","content":"x","tool_calls":[{"function":{"name":"f"}}]}])",
+        R"([{"role":"assistant","tool_calls":[{"id":5,"function":{"name":"f"}}]}])",
+        R"([{"role":"assistant","tool_calls":[{"type":"x","function":{"name":"f"}}]}])",
+        R"([{"role":"assistant","tool_calls":[{"function":{"name":""}}]}])",
+        R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":5}}]}])"}) {
     const SpecResult result = chat("\"messages\":" + std::string(messages));
     ASSERT_TRUE(result.error) << messages;
     EXPECT_EQ(result.error->param, "messages") << messages;
   }
   EXPECT_EQ(chat("\"model\":\"tiny\"").error->param, "messages");
+}
+
+TEST(Wire, ErrorsSayWhatIsWrongAndWhere) {
+  const auto of_chat = [](const std::string& fields) { return chat(fields).error->message; };
+  const auto of_messages = [&](const std::string& list) { return of_chat("\"messages\":" + list); };
+  EXPECT_EQ(of_messages(R"([{"role":"user","content":[{"text":"a"}]}])"),
+            "messages[0].content[0].type is missing: \"text\"");
+  EXPECT_EQ(of_messages(R"([{"role":"user","content":"a"},{"role":"tool"}])"), "messages[1].content is missing");
+  EXPECT_EQ(of_messages(R"([{"role":"assistant","tool_calls":[{"id":5}]}])"),
+            "messages[0].tool_calls[0].id must be a string, but is 5");
+  EXPECT_EQ(of_chat(kHi + R"(,"logit_bias":{" 5":1})"),
+            "logit_bias has the key \" 5\", which is no token id: those are written as in \"42\"");
+  EXPECT_EQ(of_chat(kHi + R"(,"stop":["a",5])"), "stop[1] must be a string, but is 5");
+  EXPECT_EQ(of_chat(kHi + R"(,"tools":[{"function":{"name":"f","parameters":"x"}}])"),
+            "tools[0].function.parameters must be an object, but is \"x\"");
+  EXPECT_EQ(complete(R"("prompt":["a",""])").error->message, "prompt[1] is empty: it needs at least one token");
+  EXPECT_EQ(complete(R"("prompt":["a",5])").error->message,
+            "prompt[1] must be a text or a list of token ids, but is 5");
+  EXPECT_EQ(complete(R"("prompt":[[1],[-1]])").error->message.substr(0, 18), "prompt[1] holds -1");
+  const Body large = parse_body(R"({"model": "1e400:", "logit_bias": {"temperature": 1e400}, "n": 1})");
+  ASSERT_TRUE(large.error);
+  EXPECT_EQ(large.error->param, "logit_bias");
+  EXPECT_EQ(large.error->message, "logit_bias holds a number that is too large: 1e400");
+}
+
+TEST(Wire, ARequestsOwnTemplateIsBlamedForItsFaults) {
+  Words words = test_words();
+  words.trust_request_template = true;
+  for (const char* own : {"{% if", "{{ raise_exception('no') }}"}) {
+    const SpecResult result = read_chat_request(json("{" + kHi + ",\"chat_template\":\"" + own + "\"}"), words);
+    ASSERT_TRUE(result.error) << own;
+    EXPECT_EQ(result.error->param, "chat_template") << own;
+  }
+}
+
+TEST(Wire, WhatChangesNothingIsAccepted) {
+  for (const char* fields :
+       {R"("tools":[],"tool_choice":"auto")", R"("tool_choice":"none")", R"("modalities":["text"])",
+        R"("functions":[])", R"("function_call":"auto")", R"("tools":[{"function":{"name":"f","parameters":null}}])",
+        R"("reasoning_effort":"high")", R"("length_penalty":2)", R"("spaces_between_special_tokens":false)"}) {
+    const SpecResult result = chat(kHi + "," + fields);
+    EXPECT_FALSE(result.error) << fields << ": " << result.error->message;
+  }
+  EXPECT_FALSE(
+      chat(R"("messages":[{"role":"user","content":null},{"role":"assistant"},{"role":"tool","content":""}])").error);
 }
 
 TEST(Wire, MessagesBecomeWhatTemplatesKnow) {

@@ -66,7 +66,7 @@ FuzzServer::FuzzServer() : folder_(make_folder()), path_(folder_ + "/socket"), w
   http_ = *std::move(http);
   service_ = std::make_unique<Service>(*fake_.engine, words_, *http_, *Access::create({}),
                                        AdmissionLimits{.max_running = 8, .max_queued = 256}, ServicePolicy{});
-  add_routes(router_, *service_);
+  add_routes(router_);
   app_ = std::make_unique<ServerApp>(*service_, router_, CorsConfig{}, std::chrono::milliseconds(0));
   loop_ = std::thread([this] { require(http_->run(*app_, [] {}).has_value(), "the server runs", ""); });
 }

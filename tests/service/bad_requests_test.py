@@ -16,6 +16,7 @@ FIELDS = [
     ("guided_regex", "a+"), ("prompt_logprobs", 21), ("ignore_eos", 1),
     ("bad_words", "a"), ("bad_words", ["a", 3]), ("bad_words", [""]), ("bad_words", ["a"] * 3000),
     ("allowed_token_ids", []), ("allowed_token_ids", [99999]), ("allowed_token_ids", [3] * 5000),
+    ("return_token_ids", "yes"), ("logit_bias", {"05": 1}), ("stop", ["a", 5]),
     ("truncate_prompt_tokens", 0), ("truncate_prompt_tokens", 99999), ("thinking_token_budget", 5),
 ]  # fmt: skip
 DEEP = "[" * 500 + "]" * 500

@@ -86,6 +86,29 @@ class ConnectionsTest(ServiceTest):
         self.assertEqual(connection.getresponse().status, 200)
         connection.close()
 
+    def ask_and_close_own_direction(self, *requests):
+        """As `nc -N` does: all that comes, interim answers left out."""
+        connection = self.server.raw(b"".join(requests))
+        connection.shutdown(socket.SHUT_WR)
+        return until_closed(connection).replace(b"HTTP/1.1 100 Continue\r\n\r\n", b"")
+
+    def test_who_has_closed_its_own_direction_gets_its_answer(self):
+        fields = {"prompt": "hello world", "max_tokens": 400, "ignore_eos": True, "temperature": 0}
+        expected = self.server.post("/v1/completions", fields).json["choices"][0]["text"]
+        for stream in (False, True):
+            body = json.dumps(fields | {"stream": stream}).encode()
+            post = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+            answer = self.ask_and_close_own_direction(post)
+            self.assertTrue(answer.startswith(b"HTTP/1.1 200 OK\r\n"), answer[:200])
+            head, _, rest = answer.partition(b"\r\n\r\n")
+            if stream:
+                self.assertIn(b"data: [DONE]", rest)
+                self.assertTrue(rest.endswith(b"\r\n0\r\n\r\n"))
+            else:
+                self.assertEqual(json.loads(rest)["choices"][0]["text"], expected)
+        quick = b"GET /version HTTP/1.1\r\nHost: a\r\n\r\n"
+        self.assertEqual(self.ask_and_close_own_direction(quick, post, quick).count(b"HTTP/1.1 200 OK"), 3)
+
     def test_headers_too_large(self):
         answer = until_closed(self.server.raw(b"GET /version HTTP/1.1\r\nx: " + b"a" * 100000 + b"\r\n\r\n"))
         self.assertTrue(answer.startswith(b"HTTP/1.1 431 "), answer[:100])

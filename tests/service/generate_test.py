@@ -46,6 +46,18 @@ class CompletionsTest(ServiceTest):
         self.assertEqual(reply["usage"]["completion_tokens"], 8)
         self.assertEqual(self.server.complete("hello", max_tokens=2, **GREEDY).json["choices"][0]["text"], texts[0])
 
+    def test_many_answers_compute_a_short_prompt_once(self):
+        prompt = [50 + i for i in range(40)]
+        one = self.server.complete(prompt, max_tokens=6, **GREEDY).json["choices"][0]["text"]
+        self.server.post("/reset_prefix_cache", {})
+        before = self.server.gauge("octavo:prefill_tokens_total")
+        for limit in (6, 1):
+            many = self.server.complete(prompt, n=100, max_tokens=limit, **GREEDY).json["choices"]
+            self.assertEqual({choice["text"][:6] for choice in many}, {many[0]["text"][:6]})
+            self.assertTrue(one.startswith(many[0]["text"]))
+        computed = self.server.gauge("octavo:prefill_tokens_total") - before
+        self.assertLessEqual(computed, 2 * (len(prompt) + 99))
+
     def test_scoring_a_prompt(self):
         """lm-eval's request: echo, one new token, the best beside each token."""
         ids = [262, 267, 40, 41, 42, 43]
@@ -66,6 +78,26 @@ class CompletionsTest(ServiceTest):
         self.assertEqual(alone["choices"][0]["logprobs"]["token_logprobs"], again["token_logprobs"][:-1])
         self.assertEqual(alone["usage"]["completion_tokens"], 0)
         self.assertEqual(alone["choices"][0]["text"], self.server.post("/detokenize", {"tokens": ids}).json["prompt"])
+
+    def test_tokens_as_ids(self):
+        prompt = [40, 41, 42]
+        fields = {"max_tokens": 12, "return_token_ids": True} | GREEDY
+        choice = self.server.complete(prompt, **fields).json["choices"][0]
+        self.assertEqual(choice["prompt_token_ids"], prompt)
+        self.assertEqual(len(choice["token_ids"]), 12)
+        self.assertEqual(self.server.post("/detokenize", {"tokens": choice["token_ids"]}).json["prompt"], choice["text"])
+        again = self.server.complete(prompt + choice["token_ids"][:6], **fields | {"max_tokens": 6}).json["choices"][0]
+        self.assertEqual(again["token_ids"], choice["token_ids"][6:])
+        stream = [event["choices"][0] for event in events(self.server.complete(prompt, stream=True, **fields).body)]
+        self.assertEqual(stream[0]["prompt_token_ids"], prompt)
+        self.assertEqual(sum((piece["token_ids"] for piece in stream), []), choice["token_ids"])
+        chat = self.server.chat(**fields).json
+        rendered = self.server.post("/v1/chat/completions/render", {"messages": [{"role": "user", "content": "hello world"}]})
+        self.assertEqual(chat["prompt_token_ids"], rendered.json["token_ids"])
+        self.assertEqual(len(chat["choices"][0]["token_ids"]), 12)
+        named = {"logprobs": 2, "return_tokens_as_token_ids": True, "max_tokens": 12} | GREEDY
+        names = self.server.complete(prompt, **named).json["choices"][0]["logprobs"]["tokens"]
+        self.assertEqual(names, [f"token_id:{token}" for token in choice["token_ids"]])
 
     def test_logprobs_of_restricted_sampling_are_finite(self):
         reply = self.server.complete("correct horse", echo=True, logprobs=1, top_k=1, temperature=1, max_tokens=1)

@@ -10,9 +10,9 @@ import tempfile
 import time
 import unittest
 
-from served import PATIENCE, Server, ServiceTest, checkpoints, events, octavo
+from served import LONG_CONTEXT, PATIENCE, Server, ServiceTest, checkpoints, events, octavo
 
-LONG = {"prompt": "hello world", "max_tokens": 2000, "ignore_eos": True, "temperature": 0}
+LONG = {"prompt": "hello world", "max_tokens": 60000, "ignore_eos": True, "temperature": 0}
 
 ENDLESS = LONG | {"n": 64}  # one after another, where one runs at a time
 
@@ -55,7 +55,7 @@ class KeysTest(ServiceTest):
 
 
 class QueueTest(ServiceTest):
-    flags = ("--max-num-seqs", "1", "--max-num-queued-reqs", "3")
+    flags = ("--max-num-seqs", "1", "--max-num-queued-reqs", "3", *LONG_CONTEXT)
 
     def test_what_does_not_fit_is_turned_away_at_once(self):
         held = [self.server.begin("/v1/completions", LONG | {"stream": True})[0]]
@@ -81,6 +81,7 @@ class QueueTest(ServiceTest):
 
     def test_more_answers_than_there_will_ever_be_room_for(self):
         self.assert_error(self.server.complete(n=5, max_tokens=1), 400, "n")
+        self.assert_error(self.server.complete(["a"] * 5, max_tokens=1), 400, "prompt")
 
 
 class StrictLengthTest(ServiceTest):
@@ -95,7 +96,7 @@ class StrictLengthTest(ServiceTest):
 
 
 class TimeLimitTest(ServiceTest):
-    flags = ("--request-timeout", "0.5", "--ping-interval", "0.1", "--max-num-seqs", "1")
+    flags = ("--request-timeout", "3", "--ping-interval", "0.1", "--max-num-seqs", "1")
 
     def test_long_requests_end_with_an_error(self):
         connection, response = self.server.begin("/v1/completions", ENDLESS | {"stream": True})
@@ -104,7 +105,7 @@ class TimeLimitTest(ServiceTest):
         self.assertIn(b'"code":504', body)
         self.assertTrue(body.endswith(b"data: [DONE]\n\n"))
         connection.close()
-        self.assert_idle(5)
+        self.assert_idle()
 
     def test_streams_that_wait_hear_pings(self):
         connection, response = self.server.begin("/v1/completions", ENDLESS | {"stream": True})
@@ -232,10 +233,11 @@ class ComingAndGoingTest(unittest.TestCase):
 
     def test_wrong_starts_say_why(self):
         wrong_usage = (("--port", "99999"), ("--ssl-keyfile", "k"), ("--tool-call-parser", "x"), ("--api-key", ""),
-                       ("--api-key", " "), ("--open-route", "tokenize"), ("--allowed-origins", "page"),
+                       ("--api-key", " "), ("--open-route", "tokenize"), ("--open-route", "/nope"),
+                       ("--open-route", "/health,/nope"), ("--allowed-origins", "page"),
                        ("--allowed-origins", '["http://page/with/path"]'), ("--allowed-methods", "GET POST"),
                        ("--allowed-headers", '["a:b"]'))  # fmt: skip
-        not_there = (("--api-key-file", "/nonexistent"), ("--host", "no.such.host.invalid"), ("--open-route", "/nope"),
+        not_there = (("--api-key-file", "/nonexistent"), ("--host", "no.such.host.invalid"),
                      ("--chat-template", "/nonexistent"))
         for code, starts in ((2, wrong_usage), (1, not_there)):
             for flags in starts:

@@ -109,6 +109,15 @@ class RoutesTest(ServiceTest):
         reply = self.server.post("/v1/completions", {"prompt": "hello", "max_tokens": 1}, {"x-request-id": "mine-2"})
         self.assertEqual(reply.json["id"], "cmpl-mine-2")
 
+    def test_one_id_is_in_header_and_body(self):
+        body = {"prompt": "hello", "max_tokens": 1, "request_id": "of-the-body"}
+        reply = self.server.post("/v1/completions", body)
+        self.assertEqual((reply.json["id"], reply.headers["x-request-id"]), ("cmpl-of-the-body", "of-the-body"))
+        reply = self.server.post("/v1/completions", body | {"stream": True})
+        self.assertEqual(reply.headers["x-request-id"], "of-the-body")
+        reply = self.server.post("/v1/completions", body, {"x-request-id": "of-the-header"})
+        self.assertEqual((reply.json["id"], reply.headers["x-request-id"]), ("cmpl-of-the-header", "of-the-header"))
+
     def test_prefix_cache_is_hit_and_reset(self):
         prompt = list(range(10, 160))
         cached = lambda: self.server.complete(prompt, max_tokens=1).json["usage"]["prompt_tokens_details"]["cached_tokens"]

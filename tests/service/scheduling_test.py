@@ -16,7 +16,7 @@ class OneAtATimeTest(ServiceTest):
     flags = ("--max-num-seqs", "1", "--enable-log-requests")
 
     def order(self, *requests):
-        """Which of these is answered as the how-manyth, as the server logs it; the engine has all of them while another still runs."""
+        """Which of these is answered as the how-manyth, as the server logs it. The engine has all while another still runs."""
         blocker, response = self.server.begin("/v1/completions", WORK | BUSY)
         response.read(1)  # it runs
         call = self.id() + str(len(self.server.log))

@@ -119,18 +119,25 @@ class TaggedTest(ScriptedTest):
 
     def test_a_cut_call_never_looks_like_a_whole_one(self):
         full = self.ask("<|both|>", tools=TOOLS)
-        pieces = set()
-        for limit in range(1, 75, 4):
+        pieces, ends = set(), []
+        total = self.server.chat("<|both|>", tools=TOOLS, temperature=0, max_tokens=200).json["usage"]["completion_tokens"]
+        for limit in range(1, total):
             answer = self.ask("<|both|>", tools=TOOLS, max_tokens=limit)
             if answer["finish"] != "length":
+                self.assertEqual(answer["finish"], "tool_calls")
+                self.assertEqual(answer["calls"], full["calls"][: len(answer["calls"])], "whole")
+                self.assertEqual(answer["content"], full["content"], "and nothing begun behind")
+                ends.append(len(answer["calls"]))
                 continue
             for (name, arguments), (known, all_of_them) in zip(answer["calls"], full["calls"]):
                 self.assertEqual(name, known)
-                self.assertTrue(all_of_them.startswith(arguments), arguments)
+                self.assertTrue(all_of_them.startswith(arguments.rstrip("\ufffd")), arguments)  # a character was cut
                 pieces.add(arguments)
             self.assertIn(answer["reasoning"], SCRIPTS["<|both|>"].split("</think>")[0] + "</think")
-            self.assertIn(answer["content"].lstrip("\n"), SCRIPTS["<|both|>"])
+            begun = answer["content"].removeprefix("I look.") if answer["calls"] else answer["content"]  # behind the call
+            self.assertIn(begun.lstrip("\n"), SCRIPTS["<|both|>"])
         self.assertGreater(len(pieces), 3, pieces)
+        self.assertEqual(sorted(set(ends)), [1, 2], "max_tokens ended exactly behind a whole call, and behind both")
 
     def test_arguments_come_piece_by_piece(self):
         fields = {"tools": TOOLS, "temperature": 0, "max_tokens": 200}
