@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/strings.h"
 #include "text/unicode.h"
 
 namespace octavo {
@@ -58,6 +59,7 @@ void Bpe::collect_sieve(const std::vector<Merge>& merges) {
       out.push_back(bytes_[static_cast<unsigned char>(front ? text.front() : text.back())]);
       return;
     }
+    if (find_invalid_utf8(text) != std::string_view::npos) return;  // no character of a text begins or ends it
     const std::size_t at = front ? 0 : previous_utf8(text, text.size());
     const std::int32_t id = character_id(text.substr(at, utf8_length(text[at])));
     if (id >= 0) out.push_back(id);

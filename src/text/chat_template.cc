@@ -3,6 +3,7 @@
 #include <new>
 
 #include "base/json.h"
+#include "base/shown.h"
 #include "base/strings.h"
 #include "text/jinja/interpreter.h"
 #include "text/jinja/parser.h"
@@ -11,6 +12,7 @@ namespace octavo {
 namespace {
 
 constexpr std::size_t kMaxSourceBytes = 1 << 20;  // real templates have some 10 kB
+constexpr std::size_t kMaxMessageBytes = 500;     // it quotes the template
 
 jinja::Value checked_text(const std::string& text, jinja::Budget& budget) {
   if (find_invalid_utf8(text) != std::string::npos) jinja::fail("a text given to the template is not valid UTF-8");
@@ -65,7 +67,7 @@ Error to_error(const jinja::Failure& failure, int line) {
   std::string place = "chat template";
   if (failure.line != 0) line = failure.line;
   if (line != 0) place += ", line " + std::to_string(line);
-  return Error(failure.message).in(place);
+  return Error(visible(failure.message, kMaxMessageBytes)).in(place);
 }
 
 }  // namespace

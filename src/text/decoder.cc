@@ -72,13 +72,14 @@ Decoder Decoder::spaced_pieces(bool strip_first) {
   return decoder;
 }
 
-Decoder::TokenText Decoder::token_text(std::string_view spelled, bool first) const {
-  if (byte_level_) return {bytes_of_spelling(spelled).value_or(std::string(spelled)), false};
+Result<Decoder::TokenText> Decoder::token_text(std::string_view spelled, bool first) const {
+  if (byte_level_) return TokenText{bytes_of_spelling(spelled).value_or(std::string(spelled)), false};
   std::string text;
   append_repaired(text, spelled, false);
   for (const Step& step : steps_) {
     if (step.kind != Step::Kind::strip) {
-      text = replace_all(text, step.what, step.drop_first && first ? "" : step.with);
+      const std::string_view with = step.drop_first && first ? std::string_view() : step.with;
+      OCTAVO_TRY(text, replace_all(text, step.what, with, grown_limit(spelled.size())).in("the decoder"));
       continue;
     }
     std::string_view left = text;
@@ -87,8 +88,8 @@ Decoder::TokenText Decoder::token_text(std::string_view spelled, bool first) con
     text = std::string(left);
   }
   if (byte_fallback_)
-    if (const auto byte = byte_token(text)) return {std::string(1, *byte), true};
-  return {text, false};
+    if (const auto byte = byte_token(text)) return TokenText{std::string(1, *byte), true};
+  return TokenText{text, false};
 }
 
 void Decoder::push(std::string_view text, bool is_byte, DecodeState& state, std::string& out) const {

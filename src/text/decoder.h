@@ -36,7 +36,7 @@ class Decoder {
   static Decoder spaced_pieces(bool strip_first);
 
   // `spelled`: as the vocabulary has it. `first`: it opens the text.
-  TokenText token_text(std::string_view spelled, bool first) const;
+  Result<TokenText> token_text(std::string_view spelled, bool first) const;
   bool first_differs() const { return first_differs_; }  // whether `first` matters to token_text
 
   // Appends to `out` what is certain now that this token (in its text) follows the others; then, at the end, the rest.

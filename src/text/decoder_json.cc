@@ -35,6 +35,7 @@ Status Decoder::add_json(const Json& json, int depth) {
     for (const Json& part : *parts) OCTAVO_TRY(add_json(part, depth + 1));
     return {};
   }
+  if (steps_.size() == kMaxParts) return Error("the decoder has more than " + std::to_string(kMaxParts) + " parts");
   if (type == "Fuse") return fused_ = true, Status();
   if (type == "Strip") return add_strip(json);
   // The rest works on single tokens, so nothing may have joined them before.

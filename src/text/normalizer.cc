@@ -8,7 +8,13 @@
 namespace octavo {
 namespace {
 
-Result<std::string> replace_matches(std::string_view text, const Regex& regex, std::string_view with) {
+Error too_large(std::size_t limit) {
+  return Error("a text would grow to more than " + std::to_string(limit) +
+               " bytes by the tokenizer's replacements and prefixes, which no model's are made for");
+}
+
+Result<std::string> replace_matches(std::string_view text, const Regex& regex, std::string_view with,
+                                    std::size_t limit) {
   RegexSearch search(regex);
   std::string out;
   std::size_t copied = 0;
@@ -16,6 +22,7 @@ Result<std::string> replace_matches(std::string_view text, const Regex& regex, s
     OCTAVO_TRY(const auto match, search.find(text, at));
     if (!match) break;
     out.append(text.substr(copied, match->begin - copied)).append(with);
+    if (out.size() > limit) return too_large(limit);
     copied = match->end;
     at = match->end;
     if (match->end > match->begin) continue;
@@ -27,12 +34,15 @@ Result<std::string> replace_matches(std::string_view text, const Regex& regex, s
 
 }  // namespace
 
-std::string replace_all(std::string_view text, std::string_view what, std::string_view with) {
+Result<std::string> replace_all(std::string_view text, std::string_view what, std::string_view with,
+                                std::size_t limit) {
   std::string out;
   out.reserve(text.size());
   std::size_t at = 0;
-  for (std::size_t found; (found = text.find(what, at)) != std::string_view::npos; at = found + what.size())
+  for (std::size_t found; (found = text.find(what, at)) != std::string_view::npos; at = found + what.size()) {
     out.append(text.substr(at, found - at)).append(with);
+    if (out.size() > limit) return too_large(limit);
+  }
   return out.append(text.substr(at));
 }
 
@@ -59,6 +69,7 @@ Result<TextNormalizer> TextNormalizer::from_json(const Json* normalizer) {
 
 Status TextNormalizer::add_json(const Json& normalizer, int depth) {
   OCTAVO_TRY(const std::string type, get_string(normalizer, "type").in("normalizer"));
+  if (steps_.size() == kMaxParts) return Error("the normalizer has more than " + std::to_string(kMaxParts) + " parts");
   for (const UnicodeForm form : {UnicodeForm::nfc, UnicodeForm::nfd, UnicodeForm::nfkc, UnicodeForm::nfkd}) {
     if (type == form_name(form)) return add(Form{form}), Status();
   }
@@ -84,14 +95,16 @@ Status TextNormalizer::add_json(const Json& normalizer, int depth) {
 
 Result<std::string> TextNormalizer::apply(std::string_view valid, bool continues) const {
   std::string text(valid);
+  const std::size_t limit = grown_limit(valid.size());
   for (const Step& step : steps_) {
     if (step.form) text = normalize(text, step.form->form);
     if (step.prepend && !continues && !text.empty()) text.insert(0, step.prepend->text);
+    if (text.size() > limit) return too_large(limit);
     if (!step.replace) continue;
     if (step.replace->regex) {
-      OCTAVO_TRY(text, replace_matches(text, *step.replace->regex, step.replace->content));
+      OCTAVO_TRY(text, replace_matches(text, *step.replace->regex, step.replace->content, limit));
     } else {
-      text = replace_all(text, step.replace->literal, step.replace->content);
+      OCTAVO_TRY(text, replace_all(text, step.replace->literal, step.replace->content, limit));
     }
   }
   return text;

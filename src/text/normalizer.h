@@ -2,6 +2,7 @@
 // tokenizer.json.
 #pragma once
 
+#include <cstddef>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -14,7 +15,12 @@
 
 namespace octavo {
 
-constexpr int kMaxSequenceDepth = 8;  // of sequences inside sequences, in every part of tokenizer.json
+constexpr int kMaxSequenceDepth = 8;   // of sequences inside sequences, in every part of tokenizer.json
+constexpr std::size_t kMaxParts = 64;  // of one sequence with all that are inside it
+
+// What a text of so many bytes may become while it is prepared: twelve times as much where compatible characters are
+// taken apart, never so much by an honest replacement. A hostile file could double it again and again.
+constexpr std::size_t grown_limit(std::size_t bytes) { return 1024 + 64 * bytes; }
 
 class TextNormalizer {
  public:
@@ -54,7 +60,8 @@ class TextNormalizer {
   std::vector<Step> steps_;
 };
 
-std::string replace_all(std::string_view text, std::string_view what, std::string_view with);
+// Refuses to make more than `limit` bytes.
+Result<std::string> replace_all(std::string_view text, std::string_view what, std::string_view with, std::size_t limit);
 
 // The `pattern` of Replace and Split: {"String": ...} or {"Regex": ...}. A literal is not empty.
 struct Pattern {

@@ -4,11 +4,14 @@
 #include <string>
 
 #include "base/json.h"
+#include "base/shown.h"
 #include "base/strings.h"
 #include "text/normalizer.h"
 
 namespace octavo {
 namespace {
+
+constexpr std::size_t kMaxAround = 4096;
 
 Result<std::vector<std::int32_t>> ids_of(const Json* known, const std::string& name) {
   const Json* token = known == nullptr ? nullptr : find_member(*known, name);
@@ -40,12 +43,14 @@ Result<PostProcessor> read_template(const Json& json) {
       continue;
     }
     const Json* special = find_member(part, "SpecialToken");
-    if (special == nullptr)
-      return Error("post_processor TemplateProcessing has the unknown part " + to_text(part).substr(0, 80));
+    if (special == nullptr) return Error("post_processor TemplateProcessing has the unknown part " + shown(part));
     OCTAVO_TRY(const std::string name, get_string(*special, "id").in("post_processor TemplateProcessing"));
     OCTAVO_TRY(const auto ids, ids_of(find_member(json, "special_tokens"), name));
     auto& side = behind ? result.suffix : result.prefix;
     side.insert(side.end(), ids.begin(), ids.end());
+    if (side.size() > kMaxAround)
+      return Error("post_processor TemplateProcessing puts more than " + std::to_string(kMaxAround) +
+                   " tokens around a text");
   }
   if (!behind) return Error("post_processor TemplateProcessing leaves the text out");
   return result;

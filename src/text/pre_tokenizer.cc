@@ -84,7 +84,22 @@ PreTokenizer::Run::Run(const PreTokenizer& pre_tokenizer) : owner_(pre_tokenizer
 }
 
 Status PreTokenizer::Run::split(std::string_view valid, Place place, const PieceFn& piece) {
+  room_ += grown_limit(valid.size());
   return step(0, valid, place, piece);
+}
+
+// The text with its spaces replaced as a step says, and this in front unless it begins so.
+Result<std::string> PreTokenizer::Run::grown(std::string_view text, std::string_view prefix, const Step* spaces) {
+  std::string changed(text);
+  if (spaces != nullptr) {
+    OCTAVO_TRY(changed, replace_all(text, " ", spaces->replacement, text.size() + room_));
+  }
+  if (!changed.starts_with(prefix)) changed.insert(0, prefix);
+  const std::size_t added = changed.size() - text.size();
+  if (added > room_)
+    return Error("a text grows to far more than its size by the prefixes of the tokenizer's pre-tokenizers");
+  room_ -= added;
+  return changed;
 }
 
 Status PreTokenizer::Run::step(std::size_t index, std::string_view text, Place place, const PieceFn& piece) {
@@ -93,14 +108,13 @@ Status PreTokenizer::Run::step(std::size_t index, std::string_view text, Place p
   const bool wants_prefix =
       !place.continues && (step.prefix == PrefixRule::always || (step.prefix == PrefixRule::first && place.first));
   if (step.kind == Step::Kind::metaspace) {
-    std::string changed = replace_all(text, " ", step.replacement);
-    if (wants_prefix && !changed.starts_with(step.replacement)) changed.insert(0, step.replacement);
+    OCTAVO_TRY(const std::string changed, grown(text, wants_prefix ? step.replacement : "", &step));
     if (!step.split) return this->step(index + 1, changed, place, piece);
     return split_matches(index, changed, place, piece);
   }
   if (step.kind == Step::Kind::byte_level) {
     if (wants_prefix && !text.starts_with(' ')) {
-      const std::string changed = " " + std::string(text);
+      OCTAVO_TRY(const std::string changed, grown(text, " ", nullptr));
       if (!step.regex) return this->step(index + 1, changed, place, piece);
       return split_matches(index, changed, place, piece);
     }

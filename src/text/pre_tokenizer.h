@@ -56,8 +56,10 @@ class PreTokenizer {
    private:
     Status step(std::size_t index, std::string_view text, Place place, const PieceFn& piece);
     Status split_matches(std::size_t index, std::string_view text, Place place, const PieceFn& piece);
+    Result<std::string> grown(std::string_view text, std::string_view prefix, const Step* spaces);
     const PreTokenizer& owner_;
     std::vector<std::optional<RegexSearch>> searches_;
+    std::size_t room_ = 0;  // bytes that prefixes and replacements may still add
   };
 
  private:

@@ -87,6 +87,46 @@ TEST(Regex, DeepBacktrackingGoesOnTheHeap) {
   EXPECT_EQ(matches("(?:a|b)*", text).at(0).size(), text.size());
 }
 
+// Each of these needs far more steps than it may take at any one place; and the text has many places.
+TEST(Regex, WhatIsHardAtEveryPlaceEndsSoon) {
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += std::string(30, 'a') + "!";
+  const auto start = std::chrono::steady_clock::now();
+  for (const char* pattern : {"(a+)+$", "(?:a|aa)*b", "(a?){40}c", "(?=(a+)+b)a", "([a-z]+)*\\d"}) {
+    const auto regex = Regex::compile(pattern);
+    ASSERT_TRUE(regex) << pattern;
+    RegexSearch search(*regex);
+    const auto result = search.find(text, 0);
+    EXPECT_TRUE(result || result.error().message().find("gave up") != std::string::npos) << pattern;
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+}
+
+// Wherever a match needs many steps, it is the one that a search with steps without end finds.
+TEST(Regex, LongRunsAmongOthersAreFound) {
+  std::string text;
+  Found spaces;
+  for (int i = 0; i < 150; ++i) {
+    text += "\u00e9w";
+    spaces.emplace_back(static_cast<std::size_t>(i * i), ' ');
+    text += spaces.back() + (i % 3 == 0 ? "\n" : "");
+  }
+  // What precedes a word keeps its last space for it; what precedes a line end goes with that.
+  Found expected;
+  for (int i = 0; i < 150; ++i) {
+    const std::string& run = spaces[static_cast<std::size_t>(i)];
+    if (i % 3 == 0) {
+      expected.push_back(run + "\n");
+    } else if (i < 149) {
+      if (run.size() > 1) expected.push_back(run.substr(1));
+      expected.emplace_back(" ");
+    } else {
+      expected.push_back(run);
+    }
+  }
+  EXPECT_EQ(matches(R"(\s*[\r\n]+|\s+(?!\S)|\s+)", text), expected);
+}
+
 TEST(Regex, GivesUpWithAnError) {
   const auto regex = Regex::compile("(a+)+$");
   ASSERT_TRUE(regex);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/shown.h"
 #include "base/strings.h"
 #include "text/post_processor.h"
 #include "text/pre_tokenizers.h"
@@ -12,17 +13,24 @@
 namespace octavo {
 namespace {
 
-Result<int> read_id(const Json& value, const std::string& token) {
+Result<int> read_id(const Json& value, const std::string& token, int limit) {
   if (!value.is_number_integer())
-    return Error("the id of token " + in_quotes(token) + " is " + to_text(value).substr(0, 40) +
-                 ", not a whole number");
+    return Error("the id of token " + in_quotes(token) + " is " + shown(value) + ", not a whole number");
   const std::int64_t id = value.is_number_unsigned() && value.get<std::uint64_t>() > kMaxVocabulary
                               ? std::int64_t{kMaxVocabulary}
                               : value.get<std::int64_t>();
-  if (id < 0 || id >= kMaxVocabulary)
+  if (id < 0 || id >= limit)
     return Error("the id " + to_text(value) + " of token " + in_quotes(token) + " is outside 0 to " +
-                 std::to_string(kMaxVocabulary - 1));
+                 std::to_string(limit - 1) + ", which so many tokens may have");
   return static_cast<int>(id);
+}
+
+// Ids are below this: those of all tokens, and some that are free.
+int id_limit(const Json& json, const Json& model) {
+  std::size_t count = kMaxFreeIds;
+  for (const Json* tokens : {find_member(model, "vocab"), find_member(json, "added_tokens")})
+    if (tokens != nullptr) count += tokens->size();
+  return static_cast<int>(std::min<std::size_t>(count, kMaxVocabulary));
 }
 
 Status place(TokenizerSource& source, int id, const std::string& token, bool in_model) {
@@ -32,18 +40,18 @@ Status place(TokenizerSource& source, int id, const std::string& token, bool in_
     source.in_model.resize(i + 1);
   }
   if (!source.spelled[i].empty() && source.spelled[i] != token)
-    return Error("the id " + std::to_string(id) + " belongs to two tokens, " + in_quotes(source.spelled[i]) +
-                 " and " + in_quotes(token));
+    return Error("the id " + std::to_string(id) + " belongs to two tokens, " + in_quotes(source.spelled[i]) + " and " +
+                 in_quotes(token));
   source.spelled[i] = token;
   source.in_model[i] = source.in_model[i] || in_model;
   return {};
 }
 
-Status read_vocabulary(const Json& model, TokenizerSource& source) {
+Status read_vocabulary(const Json& model, int limit, TokenizerSource& source) {
   const Json* vocabulary = find_member(model, "vocab");
   if (vocabulary == nullptr || !vocabulary->is_object()) return Error("model.vocab is not an object of tokens and ids");
   for (const auto& [token, value] : vocabulary->items()) {
-    OCTAVO_TRY(const int id, read_id(value, token));
+    OCTAVO_TRY(const int id, read_id(value, token, limit));
     OCTAVO_TRY(place(source, id, token, true));
   }
   return {};
@@ -59,7 +67,7 @@ Result<std::pair<std::string, std::string>> read_merge(const Json& merge) {
     if (space != std::string::npos && text.find(' ', space + 1) == std::string::npos)
       return std::pair(text.substr(0, space), text.substr(space + 1));
   }
-  return Error("the merge " + to_text(merge).substr(0, 80) + " is not a pair of tokens");
+  return Error("the merge " + shown(merge) + " is not a pair of tokens");
 }
 
 Status read_merges(const Json& model, const TokenTable& tokens, TokenizerSource& source) {
@@ -78,15 +86,14 @@ Status read_merges(const Json& model, const TokenTable& tokens, TokenizerSource&
   return {};
 }
 
-Status read_model(const Json& model, TokenizerSource& source) {
+Status read_model(const Json& model, int limit, TokenizerSource& source) {
   OCTAVO_TRY(const auto type, find_string(model, "type"));
   if (type.value_or("BPE") != "BPE")
     return Error("the tokenizer model " + in_quotes(*type) + " is not supported (BPE is)", ErrorKind::unsupported);
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     OCTAVO_TRY(const auto affix, find_string(model, key));
     if (affix && !affix->empty())
-      return Error("model." + std::string(key) + " " + in_quotes(*affix) + " is not supported",
-                   ErrorKind::unsupported);
+      return Error("model." + std::string(key) + " " + in_quotes(*affix) + " is not supported", ErrorKind::unsupported);
   }
   OCTAVO_TRY(const auto dropout, find_number(model, "dropout"));
   if (dropout.value_or(0) != 0) return Error("model.dropout is for training; set it to null", ErrorKind::unsupported);
@@ -94,7 +101,7 @@ Status read_model(const Json& model, TokenizerSource& source) {
   OCTAVO_TRY(const auto byte_fallback, find_bool(model, "byte_fallback"));
   OCTAVO_TRY(const auto fuse_unknown, find_bool(model, "fuse_unk"));
   OCTAVO_TRY(const auto unknown, find_string(model, "unk_token"));
-  OCTAVO_TRY(read_vocabulary(model, source));
+  OCTAVO_TRY(read_vocabulary(model, limit, source));
   TokenTable tokens;
   for (const std::string& token : source.spelled)
     if (!tokens.add(token, !token.empty())) return Error("the token " + in_quotes(token) + " has two ids");
@@ -103,18 +110,17 @@ Status read_model(const Json& model, TokenizerSource& source) {
   source.rules.fuse_unknown = fuse_unknown.value_or(false);
   if (unknown) {
     source.rules.unknown = tokens.find(*unknown);
-    if (*source.rules.unknown < 0)
-      return Error("model.unk_token " + in_quotes(*unknown) + " is not in model.vocab");
+    if (*source.rules.unknown < 0) return Error("model.unk_token " + in_quotes(*unknown) + " is not in model.vocab");
   }
   return read_merges(model, tokens, source);
 }
 
-Result<AddedToken> read_added_token(const Json& json) {
+Result<AddedToken> read_added_token(const Json& json, int limit) {
   AddedToken token;
   OCTAVO_TRY(token.content, get_string(json, "content"));
   const Json* id = find_member(json, "id");
   if (id == nullptr) return Error("the added token " + in_quotes(token.content) + " has no id");
-  OCTAVO_TRY(token.id, read_id(*id, token.content));
+  OCTAVO_TRY(token.id, read_id(*id, token.content, limit));
   OCTAVO_TRY(const auto special, find_bool(json, "special"));
   OCTAVO_TRY(const auto normalized, find_bool(json, "normalized"));
   OCTAVO_TRY(const auto single_word, find_bool(json, "single_word"));
@@ -128,12 +134,12 @@ Result<AddedToken> read_added_token(const Json& json) {
   return token;
 }
 
-Status read_added_tokens(const Json& json, TokenizerSource& source) {
+Status read_added_tokens(const Json& json, int limit, TokenizerSource& source) {
   const Json* added = find_member(json, "added_tokens");
   if (added == nullptr) return {};
   if (!added->is_array()) return Error("added_tokens is not a list");
   for (const Json& entry : *added) {
-    OCTAVO_TRY(AddedToken token, read_added_token(entry).in("added_tokens"));
+    OCTAVO_TRY(AddedToken token, read_added_token(entry, limit).in("added_tokens"));
     if (token.content.empty()) continue;
     OCTAVO_TRY(place(source, token.id, token.content, false));
     source.added.push_back(std::move(token));
@@ -171,8 +177,9 @@ Result<Tokenizer> read_tokenizer(const Json& json, const Json* config) {
   OCTAVO_TRY(source.normalizer, TextNormalizer::from_json(find_member(json, "normalizer")));
   OCTAVO_TRY(source.pre_tokenizer, PreTokenizer::from_json(find_member(json, "pre_tokenizer")));
   OCTAVO_TRY(source.decoder, Decoder::from_json(find_member(json, "decoder")));
-  OCTAVO_TRY(read_model(*model, source));
-  OCTAVO_TRY(read_added_tokens(json, source));
+  const int limit = id_limit(json, *model);
+  OCTAVO_TRY(read_model(*model, limit, source));
+  OCTAVO_TRY(read_added_tokens(json, limit, source));
   OCTAVO_TRY(PostProcessor around, PostProcessor::from_json(find_member(json, "post_processor")));
   source.rules.byte_level = source.pre_tokenizer.byte_level();
   source.prefix = std::move(around.prefix);

@@ -49,6 +49,9 @@ Status split_added(const TokenizerSource& source, std::vector<AddedToken>& raw, 
                    std::vector<std::string>& spoken) {
   TokenTable seen_raw, seen_normalized;
   for (AddedToken token : source.added) {
+    if (token.content.size() > kMaxPieceBytes)
+      return Error("the added token " + in_quotes(token.content) + " has more than " + std::to_string(kMaxPieceBytes) +
+                   " bytes");
     if (token.normalized && !source.normalizer.empty()) {
       OCTAVO_TRY(token.content, source.normalizer.apply(token.content, false));
       if (token.content.empty()) continue;
@@ -78,10 +81,12 @@ Result<Tokenizer> assemble_tokenizer(TokenizerSource source) {
     if (!spelled.add(text, !text.empty()))
       return Error("the token " + in_quotes(text) + " has two ids: " + std::to_string(spelled.find(text)) + " and " +
                    std::to_string(id));
-    const Decoder::TokenText own = source.decoder.token_text(spoken[id], false);
+    OCTAVO_TRY(const Decoder::TokenText own, source.decoder.token_text(spoken[id], false));
     decoded.add(own.text, false);
     is_byte[id] = own.is_byte;
-    if (source.decoder.first_differs()) decoded_first.add(source.decoder.token_text(spoken[id], true).text, false);
+    if (!source.decoder.first_differs()) continue;
+    OCTAVO_TRY(const Decoder::TokenText first, source.decoder.token_text(spoken[id], true));
+    decoded_first.add(first.text, false);
   }
   for (const AddedToken& token : source.added) special[static_cast<std::size_t>(token.id)] = token.special;
   for (const auto& ids : {source.prefix, source.suffix})

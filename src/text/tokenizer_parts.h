@@ -17,7 +17,10 @@
 
 namespace octavo {
 
-constexpr int kMaxVocabulary = 1 << 23;  // ids; far above any model, so that a corrupt file cannot ask for much memory
+// Far above any model, so that a corrupt file cannot ask for much memory or time.
+constexpr int kMaxVocabulary = 1 << 23;       // ids
+constexpr std::size_t kMaxFreeIds = 1 << 16;  // ids that no token has
+constexpr std::size_t kMaxPieceBytes = 4096;  // of an added token, and of one that is scored as a whole
 
 struct Tokenizer::Parts {
   TokenTable spelled;            // as the file writes the tokens; free ids are empty

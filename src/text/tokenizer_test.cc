@@ -249,6 +249,44 @@ TEST(Tokenizer, AnyWrongTypeIsSurvived) {
   EXPECT_GT(refused, 100);
 }
 
+// Little that would become much: each would take hours or all of the memory.
+TEST(Tokenizer, HostileFilesEndWithASentence) {
+  const Json plain = {{"model", {{"type", "BPE"}, {"vocab", {{"a", 0}, {"b", 1}}}, {"merges", Json::array()}}}};
+  const Json twice = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aa"}};
+  const Json by_match = {{"type", "Replace"}, {"pattern", {{"Regex", "a"}}}, {"content", "aa"}};
+  const Json spaces = {{"type", "Metaspace"}, {"replacement", "  "}, {"split", false}};
+  const Json apart = {{"type", "Split"}, {"pattern", {{"Regex", "."}}}, {"behavior", "Isolated"}};
+  const Json marks = {{"type", "Metaspace"}, {"replacement", "#########"}, {"split", false}};
+  const auto many = [](const char* key, int times, const std::vector<Json>& parts) {
+    Json list = Json::array();
+    for (int i = 0; i < times; ++i)
+      for (const Json& part : parts) list.push_back(part);
+    return Json{{"type", "Sequence"}, {key, list}};
+  };
+  const std::vector<std::pair<const char*, Json>> cases = {
+      {"normalizer", many("normalizers", 60, {twice})},
+      {"normalizer", many("normalizers", 60, {by_match})},
+      {"normalizer", many("normalizers", 65, {{{"type", "NFC"}}})},
+      {"normalizer", {{"type", "Prepend"}, {"prepend", std::string(10000, 'x')}}},
+      {"pre_tokenizer", many("pretokenizers", 60, {spaces})},
+      {"pre_tokenizer", many("pretokenizers", 20, {marks, apart})},
+      {"decoder", many("decoders", 60, {twice})},
+      {"decoder", many("decoders", 65, {{{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "b"}}})},
+      {"added_tokens", {{{"id", 2}, {"content", std::string(5000, 'x')}}}},
+      {"added_tokens", {{{"id", 8'000'000}, {"content", "x"}}}},
+  };
+  const auto start = std::chrono::steady_clock::now();
+  for (const auto& [key, value] : cases) {
+    Json json = plain;
+    json[key] = value;
+    const auto tokenizer = Tokenizer::from_json(json, nullptr);
+    const auto ids = tokenizer ? tokenizer->encode("a b a") : Result<Ids>(tokenizer.error());
+    ASSERT_FALSE(ids) << key << value.dump().substr(0, 200);
+    EXPECT_LT(ids.error().message().size(), 500u);
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+}
+
 Vocabulary small_vocabulary() {
   Vocabulary v;
   v.model = "llama";
@@ -259,6 +297,22 @@ Vocabulary small_vocabulary() {
   v.eos = 2;
   v.unk = 0;
   return v;
+}
+
+// A GGUF file's tokens are any bytes; where they are joined by merges, not even their ends need be characters.
+TEST(Tokenizer, TokensThatAreNotUtf8AreNeverText) {
+  for (const std::string odd : {"\xF4\x80", "\xF4", "\x80", "\xE2\x82", "\xFF"}) {
+    Vocabulary v = small_vocabulary();
+    v.model = "gemma4";
+    v.scores.clear();
+    v.tokens.insert(v.tokens.end(), {odd, "a" + odd, odd + "b", odd + odd});
+    v.types.resize(v.tokens.size(), 1);
+    v.merges = {"a " + odd, odd + " b", odd + " " + odd, "a b"};
+    const auto tokenizer = Tokenizer::from_vocabulary(v);
+    ASSERT_TRUE(tokenizer) << tokenizer.error().message();
+    EXPECT_EQ(*tokenizer->encode("ab"), (Ids{6}));
+    EXPECT_EQ(*tokenizer->encode("a" + odd + "b"), (Ids{4, 0, 5}));
+  }
 }
 
 TEST(Tokenizer, VocabularyDefaultsAreTheCustomaryOnes) {
@@ -279,6 +333,7 @@ TEST(Tokenizer, WrongVocabulariesAreRefused) {
       {[](Vocabulary& v) { v.scores.pop_back(); }, "scores"},
       {[](Vocabulary& v) { v.scores[3] = NAN; }, "not a number"},
       {[](Vocabulary& v) { v.tokens[5] = "a"; }, "occurs twice"},
+      {[](Vocabulary& v) { v.tokens[5] = std::string(5000, 'b'); }, "more than 4096 bytes"},
       {[](Vocabulary& v) { v.bos = 8; }, "bos token id 8"},
       {[](Vocabulary& v) { v.eos = -1; }, "eos token id -1"},
       {[](Vocabulary& v) {

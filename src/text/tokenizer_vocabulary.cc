@@ -24,6 +24,9 @@ Status check_vocabulary(const Vocabulary& v, bool by_score) {
   if (by_score && v.scores.size() != v.tokens.size())
     return Error("the vocabulary has " + std::to_string(v.tokens.size()) + " tokens but " +
                  std::to_string(v.scores.size()) + " scores");
+  const auto is_long = [](const std::string& token) { return token.size() > kMaxPieceBytes; };
+  if (const auto found = std::find_if(v.tokens.begin(), v.tokens.end(), is_long); by_score && found != v.tokens.end())
+    return Error("the token " + in_quotes(*found) + " has more than " + std::to_string(kMaxPieceBytes) + " bytes");
   if (by_score && !std::all_of(v.scores.begin(), v.scores.end(), [](float s) { return !std::isnan(s); }))
     return Error("the vocabulary has a score that is not a number");
   for (const auto& [name, id] : {std::pair("bos", v.bos), std::pair("eos", v.eos), std::pair("unknown", v.unk)})
