@@ -16,7 +16,10 @@ class AttentionKernel {
         tiles_(unit),
         rows_(unit.tokens * unit.heads),
         width_(unit.key.width),
-        value_width_(unit.value.width) {}
+        value_width_(unit.value.width),
+        few_rows_(rows_ <= kRows) {
+    for (int row = 0; row < rows_; ++row) position_[row] = unit.position + row / unit.heads;
+  }
 
   void run() {
     load_queries();
@@ -27,13 +30,14 @@ class AttentionKernel {
     for (std::int64_t span = unit_.first_span; span <= unit_.last_span; ++span) {
       start_rows(numbers_, max_, sum_);
       for (int tile = 0; tile < kSpanKeys / kTileKeys; ++tile) run_tile(span * kSpanKeys + tile * kTileKeys);
-      if (unit_.partial == nullptr) fold_span(span);
+      if (unit_.partial != nullptr)
+        leave_partial(span);
+      else
+        fold_span(span);
     }
     if (unit_.carried != nullptr)
       leave_carried();
-    else if (unit_.partial != nullptr)
-      leave_partial();
-    else
+    else if (unit_.partial == nullptr)
       for (int row = 0; row < rows_; ++row) store_row(row);
   }
 
@@ -51,14 +55,14 @@ class AttentionKernel {
   static constexpr int kRows = V::kAttentionRows;
   static constexpr int kVecs = V::kAttentionVecs;
   static constexpr int kTileVecs = kTileKeys / V::kLanes;
+  static constexpr int kPart = 16;  // widths are multiples
   static constexpr float kNone = -__builtin_inff();
 
-  std::int64_t position_of(int row) const { return unit_.position + row / unit_.heads; }
   std::int64_t first_visible(std::int64_t position) const {
     return unit_.window == 0 || position < unit_.window ? 0 : position - unit_.window + 1;
   }
   bool sees_span(int row, std::int64_t span) const {
-    const std::int64_t position = position_of(row);
+    const std::int64_t position = position_[row];
     return span * kSpanKeys <= position && first_visible(position) < (span + 1) * kSpanKeys;
   }
 
@@ -76,20 +80,46 @@ class AttentionKernel {
     for (int i = 0; i < rows_ * lanes; ++i) sum[i] = 0.0f;
   }
 
+  // The keys of a tile that any row sees, from the block that the first is in.
+  struct TileRange {
+    int begin;
+    int end;
+  };
+  TileRange range_of(std::int64_t start) const {
+    const std::int64_t oldest = first_visible(unit_.position) - start;
+    const std::int64_t past = position_[rows_ - 1] - start + 1;
+    const std::int64_t begin = oldest < 0 ? 0 : oldest < kTileKeys ? oldest / kBlockKeys * kBlockKeys : kTileKeys;
+    return {static_cast<int>(begin), static_cast<int>(past < 0 ? 0 : past < kTileKeys ? past : kTileKeys)};
+  }
+
+  // Past the unit's last span there is nothing to load.
+  bool has(std::int64_t start) const { return start < (unit_.last_span + 1) * kSpanKeys; }
+
+  void load(std::int64_t start, TileRange range) {
+    tiles_.load(start, range.begin, range.end, few_rows_);
+    loaded_ = start;
+  }
+  void load_next(std::int64_t start) {
+    if constexpr (!Tiles::kFloats) {
+      const TileRange range = range_of(start);
+      if (has(start) && range.begin < range.end) load(start, range);
+    }
+  }
+  void look_ahead(std::int64_t start) {
+    if constexpr (!Tiles::kFloats) tiles_.look_ahead(start, has(start) ? position_[rows_ - 1] : -1, few_rows_);
+  }
+
   // Rows that see no key of the tile skip it. low_ and high_: the keys of the tile that a row sees, [low, high).
   void run_tile(std::int64_t start) {
-    const std::int64_t last = position_of(rows_ - 1);
-    const std::int64_t oldest = first_visible(unit_.position);
-    if (start > last || oldest >= start + kTileKeys) return;
-    const std::int64_t begin = oldest > start ? oldest - start : 0;
-    const std::int64_t end = last - start + 1 < kTileKeys ? last - start + 1 : kTileKeys;
-    const int aligned = static_cast<int>(begin) / kBlockKeys * kBlockKeys;
-    tiles_.load(start, aligned, static_cast<int>(end), rows_ <= kRows);
+    const TileRange range = range_of(start);
+    if (range.begin >= range.end) return;
+    if (loaded_ != start) load(start, range);
+    look_ahead(start + kTileKeys);
 
     int first = rows_;
     int past = 0;
     for (int row = 0; row < rows_; ++row) {
-      const std::int64_t position = position_of(row);
+      const std::int64_t position = position_[row];
       const std::int64_t low = first_visible(position) - start;
       low_[row] = low > 0 ? static_cast<int>(low) : 0;
       high_[row] = position - start + 1 < kTileKeys ? static_cast<int>(position - start + 1) : kTileKeys;
@@ -99,8 +129,13 @@ class AttentionKernel {
     }
     if (first >= past) return;
     for (int row = first; row < past;) row += scores(row, past - row);
-    for (int row = first; row < past; ++row) softmax(row);
-    for (int row = first; row < past;) row += weigh(row, rows_alike(row, past - row));
+    // Few rows leave long chains of sums, which the processor fills with unpacking if that stands behind them.
+    for (int row = first; row < past; ++row) raise_max(row);
+    if constexpr (!Tiles::kFloats) tiles_.load_values(start, range.begin, range.end, few_rows_);
+    for (int row = first; row < past; row += V::kLanes) V::store(factors_ + row, V::exp(V::load(factors_ + row)));
+    for (int row = first; row < past; ++row) take_exponentials(row);
+    if (few_rows_) load_next(start + kTileKeys);
+    for (int row = first; row < past;) row += weigh(row, rows_alike(row, past - row < kRows ? past - row : kRows));
   }
 
   // How many of the next rows see the same keys: only those go through weigh() together, so that a key which a row does
@@ -157,16 +192,19 @@ class AttentionKernel {
       for (int r = 0; r < kCount; ++r)
 #pragma GCC unroll 8
         for (int v = 0; v < kVecs; ++v) sums[r][v] = V::zero();
-      for (int d = 0; d < width_; ++d) {
-        F k[kVecs];
+      for (int part = 0; part < width_; part += kPart) {
+        if (begin == 0) ask_for_keys(part);
+        for (int d = part; d < part + kPart; ++d) {
+          F k[kVecs];
 #pragma GCC unroll 8
-        for (int v = 0; v < kVecs; ++v) k[v] = Keys::at(blocks[v], d * kBlockKeys + v * V::kLanes % kBlockKeys);
+          for (int v = 0; v < kVecs; ++v) k[v] = Keys::at(blocks[v], d * kBlockKeys + v * V::kLanes % kBlockKeys);
 #pragma GCC unroll 8
-        for (int r = 0; r < kCount; ++r) {
-          F one = V::all(q[r * width_ + d]);
-          V::hold(one);
+          for (int r = 0; r < kCount; ++r) {
+            F one = V::all(q[r * width_ + d]);
+            V::hold(one);
 #pragma GCC unroll 8
-          for (int v = 0; v < kVecs; ++v) sums[r][v] = V::fma(one, k[v], sums[r][v]);
+            for (int v = 0; v < kVecs; ++v) sums[r][v] = V::fma(one, k[v], sums[r][v]);
+          }
         }
       }
 #pragma GCC unroll 8
@@ -177,32 +215,43 @@ class AttentionKernel {
     return kCount;
   }
 
-  // Scores of a row become probabilities relative to its running maximum; what was summed before shrinks with it.
-  void softmax(int row) {
+  void ask_for_keys(int part) const {
+    if constexpr (!Tiles::kFloats)
+      for (int i = 0; i < kTileBlocks; ++i) tiles_.keys().ask_for(i, part, kPart);
+  }
+
+  // Scores become probabilities relative to the row's running maximum; what was summed before shrinks with it, by a
+  // factor of 1 where the maximum stays. No branch asks whether: it would be a guess. This leaves the factor's
+  // logarithm.
+  void raise_max(int row) {
     float* s = scores_ + row * kTileKeys;
     const F scale = V::all(unit_.scale * unit_.key.scale * tiles_.keys().factor());
     const bool masked = low_[row] > 0 || high_[row] < kTileKeys;
-    F x[kTileVecs];
     F most = V::all(kNone);
 #pragma GCC unroll 8
     for (int i = 0; i < kTileVecs; ++i) {
-      x[i] = V::mul(V::load(s + i * V::kLanes), scale);
+      F x = V::mul(V::load(s + i * V::kLanes), scale);
       if constexpr (!Tiles::kFloats)
-        if (unit_.key.scale_offset >= 0) x[i] = V::mul(x[i], V::load(tiles_.keys().scales() + i * V::kLanes));
-      if (unit_.soft_cap > 0) x[i] = capped(x[i]);
-      if (masked) x[i] = V::select_range(i * V::kLanes, low_[row], high_[row], x[i], V::all(kNone));
-      most = V::max(most, x[i]);
+        if (unit_.key.scale_offset >= 0) x = V::mul(x, V::load(tiles_.keys().scales() + i * V::kLanes));
+      if (unit_.soft_cap > 0) x = capped(x);
+      if (masked) x = V::select_range(i * V::kLanes, low_[row], high_[row], x, V::all(kNone));
+      V::store(s + i * V::kLanes, x);
+      most = V::max(most, x);
     }
     const float tile_max = V::max_lane(most);
-    if (tile_max > max_[row]) {
-      shrink(row, tile_max);
-      max_[row] = tile_max;
-    }
+    const float before = max_[row];
+    const float after = tile_max > before ? tile_max : before;
+    max_[row] = after;
+    factors_[row] = before == kNone ? 0.0f : before - after;  // nothing was summed
+  }
+
+  void take_exponentials(int row) {
+    float* s = scores_ + row * kTileKeys;
     const F max = V::all(max_[row]);
-    F sum = V::load(sum_ + row * V::kLanes);
+    F sum = V::mul(V::all(factors_[row]), V::load(sum_ + row * V::kLanes));
 #pragma GCC unroll 8
     for (int i = 0; i < kTileVecs; ++i) {
-      F p = V::exp(V::sub(x[i], max));
+      F p = V::exp(V::sub(V::load(s + i * V::kLanes), max));
       sum = V::add(sum, p);
       if constexpr (!Tiles::kFloats)
         if (unit_.value.scale_offset >= 0) p = V::mul(p, V::load(tiles_.values().scales() + i * V::kLanes));
@@ -215,14 +264,6 @@ class AttentionKernel {
     const F e = V::exp(V::mul(x, V::all(2.0f / unit_.soft_cap)));
     const F tanh = V::sub(V::all(1.0f), V::div(V::all(2.0f), V::add(e, V::all(1.0f))));
     return V::mul(V::all(unit_.soft_cap), tanh);
-  }
-
-  void shrink(int row, float max) {
-    if (max_[row] == kNone) return;  // nothing was summed
-    const F factor = V::exp(V::all(max_[row] - max));
-    V::store(sum_ + row * V::kLanes, V::mul(factor, V::load(sum_ + row * V::kLanes)));
-    float* numbers = numbers_ + row * value_width_;
-    for (int i = 0; i < value_width_; i += V::kLanes) V::store(numbers + i, V::mul(factor, V::load(numbers + i)));
   }
 
   int weigh(int row, int left) {
@@ -271,23 +312,26 @@ class AttentionKernel {
   template <int kCount, int kWide, class Values>
   void weigh_block(int row, int begin) {
     float* numbers = numbers_ + row * value_width_ + begin;
+    const std::int64_t value_width = value_width_;
     F sums[kCount][kWide];
 #pragma GCC unroll 8
     for (int r = 0; r < kCount; ++r)
 #pragma GCC unroll 8
-      for (int v = 0; v < kWide; ++v) sums[r][v] = V::load(numbers + r * value_width_ + v * V::kLanes);
+      for (int v = 0; v < kWide; ++v)
+        sums[r][v] = V::mul(V::all(factors_[row + r]), V::load(numbers + r * value_width_ + v * V::kLanes));
     for (int low = low_[row], high; low < high_[row]; low = high) {
       high = (low / kBlockKeys + 1) * kBlockKeys < high_[row] ? (low / kBlockKeys + 1) * kBlockKeys : high_[row];
       const void* block = tiles_.values().block(low / kBlockKeys);
-      const float* p = scores_ + row * kTileKeys;
-      for (int t = low; t < high; ++t) {
-        const std::int64_t at = std::int64_t{t % kBlockKeys} * value_width_ + begin;
+      if constexpr (!Tiles::kFloats) tiles_.values().ask_for(low / kBlockKeys, begin, kWide * V::kLanes);
+      const float* p = scores_ + row * kTileKeys + low;
+      const float* end = p + (high - low);
+      for (std::int64_t at = low % kBlockKeys * value_width + begin; p < end; ++p, at += value_width) {
         F x[kWide];
 #pragma GCC unroll 8
         for (int v = 0; v < kWide; ++v) x[v] = Values::at(block, at + v * V::kLanes);
 #pragma GCC unroll 8
         for (int r = 0; r < kCount; ++r) {
-          F one = V::all(p[r * kTileKeys + t]);
+          F one = V::all(p[r * kTileKeys]);
           V::hold(one);
 #pragma GCC unroll 8
           for (int v = 0; v < kWide; ++v) sums[r][v] = V::fma(one, x[v], sums[r][v]);
@@ -320,8 +364,8 @@ class AttentionKernel {
       V::store(total + i, V::fma(V::load(numbers + i), new_factor, V::mul(V::load(total + i), old_factor)));
   }
 
-  void leave_partial() {
-    float* to = unit_.partial;
+  void leave_partial(std::int64_t span) {
+    float* to = unit_.partial + (span - unit_.first_span) * rows_ * (value_width_ + 2);
     for (int row = 0; row < rows_; ++row, to += value_width_ + 2) {
       to[0] = max_[row];
       to[1] = V::sum(V::load(sum_ + row * V::kLanes));
@@ -377,8 +421,12 @@ class AttentionKernel {
   const int rows_;
   const int width_;
   const int value_width_;
+  const bool few_rows_;
+  std::int64_t loaded_ = -1;  // the tile whose keys are readable
   int low_[kUnitRows];
   int high_[kUnitRows];
+  std::int64_t position_[kUnitRows];
+  float factors_[kUnitRows + V::kLanes] = {};  // what was summed so far is multiplied with
   float max_[kUnitRows];
   float total_max_[kUnitRows];
   float total_sum_[kUnitRows];

@@ -8,8 +8,8 @@ namespace {
 constexpr std::int32_t kRowsOfPiece = 16;  // rows that share one reading of K and V
 }
 
-void CpuAttentionPlan::make(const PlanAttentionArgs& args) {
-  units_.make(args);
+void CpuAttentionPlan::make(const PlanAttentionArgs& args, int num_threads) {
+  units_.make(args, num_threads);
   const BatchView& batch = args.batch;
   const auto* query_start = batch.query_start.data<std::int32_t>();
   const auto* context = batch.context.data<std::int32_t>();

@@ -19,7 +19,7 @@ struct AttentionPiece {
 
 class CpuAttentionPlan final : public AttentionPlan {
  public:
-  void make(const PlanAttentionArgs& args);
+  void make(const PlanAttentionArgs& args, int num_threads);
   const std::vector<AttentionPiece>& pieces() const { return pieces_; }  // for the plain path
   const AttentionUnits& units() const { return units_; }                 // for the others
   int kv_heads() const { return kv_heads_; }

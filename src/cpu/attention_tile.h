@@ -59,8 +59,8 @@ struct AttentionUnit {
   std::int64_t window = 0;
   const float* sinks = nullptr;  // of the unit's first head, or null
 
-  // Spans [first_span, last_span] of the cache. With `partial` the unit has one span and leaves max, sum and numbers of
-  // each row there, [rows, value.width + 2], for merge_attention; otherwise it has all spans and writes `out`.
+  // Spans [first_span, last_span] of the cache. With `partial` the unit leaves max, sum and numbers of each span and
+  // row there, [spans, rows, value.width + 2], for merge_attention; otherwise it has all spans and writes `out`.
   std::int64_t first_span = 0;
   std::int64_t last_span = 0;
   float* partial = nullptr;

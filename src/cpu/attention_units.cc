@@ -11,11 +11,15 @@ namespace {
 constexpr std::int32_t kMaxSplitRows =
     32;  // rows (tokens x heads): with more, partial results cost more than they help
 
-std::int64_t cost(const PlannedUnit& unit) { return unit.tokens * unit.heads * (unit.last_span - unit.first_span + 1); }
+constexpr std::int64_t kUnitsOfThread = 12;  // of those that a step is cut into: the last ones end at different times
+constexpr std::int64_t kMaxUnitSpans = 8;
+
+std::int64_t spans_of(const PlannedUnit& unit) { return unit.last_span - unit.first_span + 1; }
+std::int64_t cost(const PlannedUnit& unit) { return unit.tokens * unit.heads * spans_of(unit); }
 
 }  // namespace
 
-void AttentionUnits::make(const PlanAttentionArgs& args) {
+void AttentionUnits::make(const PlanAttentionArgs& args, int num_threads) {
   const AttentionShape& shape = args.shape;
   const auto* query_start = args.batch.query_start.data<std::int32_t>();
   const auto* context = args.batch.context.data<std::int32_t>();
@@ -49,6 +53,7 @@ void AttentionUnits::make(const PlanAttentionArgs& args) {
         }
     }
   }
+  cut_merges(num_threads);
   std::stable_sort(units_.begin(), units_.end(),
                    [](const PlannedUnit& a, const PlannedUnit& b) { return cost(a) > cost(b); });
 }
@@ -60,14 +65,21 @@ void AttentionUnits::add(PlannedUnit block, bool whole) {
     return;
   }
   block.partial = partial_rows_;
+  partial_rows_ += rows * spans_of(block);
   merges_.push_back(block);
-  const std::int64_t last = block.last_span;
-  for (std::int64_t span = block.first_span; span <= last; ++span) {
-    block.first_span = block.last_span = span;
-    block.partial = partial_rows_;
-    units_.push_back(block);
-    partial_rows_ += rows;
-  }
+}
+
+void AttentionUnits::cut_merges(int num_threads) {
+  std::int64_t spans = 0;
+  for (const PlannedUnit& block : merges_) spans += spans_of(block);
+  const std::int64_t run = std::clamp<std::int64_t>(spans / (kUnitsOfThread * num_threads), 1, kMaxUnitSpans);
+  for (const PlannedUnit& block : merges_)
+    for (std::int64_t span = block.first_span; span <= block.last_span; span += run) {
+      PlannedUnit& unit = units_.emplace_back(block);
+      unit.first_span = span;
+      unit.last_span = std::min(span + run - 1, block.last_span);
+      unit.partial += (span - block.first_span) * block.tokens * block.heads;
+    }
 }
 
 }  // namespace octavo::cpu

@@ -19,7 +19,7 @@ struct Case {
 
 class NoPlan : public AttentionPlan {};
 
-AttentionUnits cut(const Case& c) {
+AttentionUnits cut(const Case& c, int num_threads = 2) {
   std::vector<std::int32_t> query_start = {0};
   for (const std::int32_t length : c.lengths) query_start.push_back(query_start.back() + length);
   BatchView batch;
@@ -34,12 +34,12 @@ AttentionUnits cut(const Case& c) {
   shape.window = c.window;
   NoPlan plan;
   AttentionUnits units;
-  units.make({batch, shape, plan});
+  units.make({batch, shape, plan}, num_threads);
   return units;
 }
 
-void expect_complete(const Case& c) {
-  const AttentionUnits units = cut(c);
+void expect_complete(const Case& c, int num_threads) {
+  const AttentionUnits units = cut(c, num_threads);
   std::map<std::tuple<int, int, std::int64_t>, int> met;  // row, head, span
   std::set<std::int64_t> partials;
   for (const PlannedUnit& unit : units.units()) {
@@ -53,8 +53,7 @@ void expect_complete(const Case& c) {
         for (std::int64_t span = unit.first_span; span <= unit.last_span; ++span)
           ++met[{unit.first_row + t, unit.first_head + h, span}];
     if (unit.partial < 0) continue;
-    EXPECT_EQ(unit.first_span, unit.last_span);
-    for (int row = 0; row < rows; ++row)
+    for (std::int64_t row = 0; row < rows * (unit.last_span - unit.first_span + 1); ++row)
       EXPECT_TRUE(partials.insert(unit.partial + row).second) << "two units, one place";
   }
   EXPECT_EQ(static_cast<std::int64_t>(partials.size()), units.partial_rows());
@@ -71,14 +70,25 @@ void expect_complete(const Case& c) {
 }
 
 TEST(AttentionUnits, EveryRowMeetsItsSpansOnce) {
-  for (const int window : {0, 1, 64, 300}) {
-    expect_complete({.kv_heads = 3, .group = 3, .window = window, .lengths = {1, 1, 1}, .contexts = {1, 256, 8000}});
-    expect_complete(
-        {.kv_heads = 2, .group = 16, .width = 256, .window = window, .lengths = {1, 70}, .contexts = {257, 700}});
-    expect_complete({.kv_heads = 1, .group = 128, .width = 512, .window = window, .lengths = {2}, .contexts = {600}});
-    expect_complete(
-        {.kv_heads = 8, .group = 1, .width = 128, .window = window, .lengths = {200, 3}, .contexts = {900, 513}});
-  }
+  for (const int num_threads : {1, 2, 64})
+    for (const int window : {0, 1, 64, 300}) {
+      expect_complete({.kv_heads = 3, .group = 3, .window = window, .lengths = {1, 1, 1}, .contexts = {1, 256, 8000}},
+                      num_threads);
+      expect_complete(
+          {.kv_heads = 2, .group = 16, .width = 256, .window = window, .lengths = {1, 70}, .contexts = {257, 700}},
+          num_threads);
+      expect_complete({.kv_heads = 1, .group = 128, .width = 512, .window = window, .lengths = {2}, .contexts = {600}},
+                      num_threads);
+      expect_complete(
+          {.kv_heads = 8, .group = 1, .width = 128, .window = window, .lengths = {200, 3}, .contexts = {900, 513}},
+          num_threads);
+    }
+}
+
+TEST(AttentionUnits, LongContextsAreCutIntoFewRunsOfAThread) {
+  const Case c{.kv_heads = 3, .group = 3, .lengths = {1}, .contexts = {8192}};
+  EXPECT_EQ(cut(c, 2).units().size(), 24u) << "96 spans";
+  EXPECT_EQ(cut(c, 64).units().size(), 96u);
 }
 
 TEST(AttentionUnits, MergesTakeThePartsInOrder) {

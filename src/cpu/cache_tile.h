@@ -3,7 +3,8 @@
 //
 // Many rows: codes become floats once, in a buffer that stays in the first- and second-level caches. Few rows: numbers
 // are read as they are and widened in registers, 8-bit floating codes as f16, which halves what goes through the
-// caches. The numbers are the same either way. Scales stay apart.
+// caches. The numbers are the same either way. Scales stay apart. The bytes of the tile after this one are asked for
+// beforehand: tiles of a page are short, and the processor's own guesses end with a run of addresses.
 #pragma once
 
 #include "cpu/attention_tile.h"
@@ -41,7 +42,12 @@ template <class V>
 class SegmentTile {
  public:
   SegmentTile(const AttentionUnit& unit, const CacheSegment& segment, bool keys)
-      : unit_(unit), segment_(segment), block_numbers_(std::int64_t{segment.width} * kBlockKeys), keys_(keys) {}
+      : unit_(unit),
+        segment_(segment),
+        block_numbers_(std::int64_t{segment.width} * kBlockKeys),
+        token_bytes_(std::int64_t{segment.width} * number_bytes()),
+        whole_(unit.page_size % kTileKeys == 0),
+        keys_(keys) {}
 
   // What an unpacked number is multiplied with besides the scale: e4m3 is unpacked 2^8 too small.
   float factor() const { return segment_.kind == CacheKind::e4m3 ? 256.0f : 1.0f; }
@@ -58,6 +64,38 @@ class SegmentTile {
     }
   }
 
+  // The tile at `start` is read next, as far as `last`. With many rows its bytes are asked for at once, with few rows
+  // a little by each ask_for().
+  void look_ahead(std::int64_t start, std::int64_t last, bool few_rows) {
+    ahead_bytes_ = 0;
+    if (start > last || unit_.page_size < kBlockKeys) return;
+    for (int i = 0; i < kTileBlocks; ++i) {
+      const std::int64_t position = start + i * kBlockKeys;
+      if (i > 0 && whole_)
+        ahead_[i] = ahead_[0] + i * kBlockKeys * token_bytes_;
+      else
+        ahead_[i] = position > last ? ahead_[0] : bytes_of(position);
+    }
+    if (segment_.scale_offset >= 0) {
+      const std::uint8_t* scales = page_at(start) + segment_.scale_offset + start % unit_.page_size * 2;
+      __builtin_prefetch(scales);
+      __builtin_prefetch(scales + kTileKeys * 2 - 1);
+    }
+    if (few_rows) {
+      ahead_bytes_ = number_bytes();
+      return;
+    }
+    for (const std::uint8_t* block : ahead_)
+      for (std::int64_t i = 0; i < kBlockKeys * token_bytes_; i += kLineBytes) __builtin_prefetch(block + i);
+  }
+
+  // Asks for what lies where the numbers [first, first + count) of this tile's block i do, all its tokens'.
+  void ask_for(int i, int first, int count) const {
+    const std::uint8_t* at = ahead_[i] + first * kBlockKeys * ahead_bytes_;
+    const std::uint8_t* end = at + count * kBlockKeys * ahead_bytes_;
+    for (; at < end; at += kLineBytes) __builtin_prefetch(at);
+  }
+
   TileNumbers numbers() const { return numbers_; }
   const void* block(int i) const { return blocks_[i]; }
   const float* scales() const { return scales_; }  // [kTileKeys], where the cache has one a token and head
@@ -68,6 +106,8 @@ class SegmentTile {
   }
 
  private:
+  static constexpr std::int64_t kLineBytes = 64;
+
   TileNumbers direct() const {
     switch (segment_.kind) {
       case CacheKind::f32:
@@ -84,10 +124,11 @@ class SegmentTile {
 
   void load_blocks(std::int64_t start, int begin, int end) {
     nan_ = false;
+    const std::uint8_t* tile = whole_ ? bytes_of(start) : nullptr;
     for (int i = begin / kBlockKeys; i * kBlockKeys < end; ++i) {
       const std::int64_t position = start + i * kBlockKeys;
       const int left = end - i * kBlockKeys;
-      load_block(i, bytes_at(position, left));
+      load_block(i, whole_ ? tile + i * kBlockKeys * token_bytes_ : bytes_at(position, left));
       if (segment_.scale_offset >= 0 && segment_.block_scales == 0)
         load_scales(position, left < kBlockKeys ? left : kBlockKeys, i);
     }
@@ -95,13 +136,15 @@ class SegmentTile {
       if (i * kBlockKeys < begin || i * kBlockKeys >= end) blocks_[i] = blocks_[begin / kBlockKeys];
   }
 
+  const std::uint8_t* bytes_of(std::int64_t position) const {
+    return page_at(position) + segment_.offset + position % unit_.page_size * token_bytes_;
+  }
+
   // The bytes of sixteen tokens; where pages have only eight, those of two that hold the next `left` tokens put
   // together.
   const std::uint8_t* bytes_at(std::int64_t position, int left) {
-    const std::int64_t token_bytes = std::int64_t{segment_.width} * number_bytes();
-    if (unit_.page_size >= kBlockKeys)
-      return page_at(position) + segment_.offset + position % unit_.page_size * token_bytes;
-    const std::int64_t run = keys_ ? unit_.page_size * number_bytes() : unit_.page_size * token_bytes;
+    if (unit_.page_size >= kBlockKeys) return bytes_of(position);
+    const std::int64_t run = keys_ ? unit_.page_size * number_bytes() : unit_.page_size * token_bytes_;
     const std::int64_t runs = keys_ ? segment_.width : 1;
     const std::int64_t pages = kBlockKeys / unit_.page_size;
     for (std::int64_t p = 0; p < pages; ++p) {
@@ -169,7 +212,11 @@ class SegmentTile {
   const AttentionUnit& unit_;
   const CacheSegment& segment_;
   const std::int64_t block_numbers_;
+  const std::int64_t token_bytes_;
+  const bool whole_;  // a tile lies in one page
   const bool keys_;
+  int ahead_bytes_ = 0;                          // of a number of the tile to ask for; 0: none
+  const std::uint8_t* ahead_[kTileBlocks] = {};  // and its blocks
   bool nan_ = false;
   TileNumbers numbers_ = TileNumbers::f32;
   const void* blocks_[kTileBlocks];
@@ -188,9 +235,11 @@ class GroupedTiles {
 
   explicit GroupedTiles(const AttentionUnit& unit) : keys_(unit, unit.key, true), values_(unit, unit.value, false) {}
 
-  void load(std::int64_t start, int begin, int end, bool few_rows) {
-    keys_.load(start, begin, end, few_rows);
-    values_.load(start, begin, end, few_rows);
+  void load(std::int64_t start, int begin, int end, bool few_rows) { keys_.load(start, begin, end, few_rows); }
+  void load_values(std::int64_t start, int begin, int end, bool few_rows) { values_.load(start, begin, end, few_rows); }
+  void look_ahead(std::int64_t start, std::int64_t last, bool few_rows) {
+    keys_.look_ahead(start, last, few_rows);
+    values_.look_ahead(start, last, few_rows);
   }
   const SegmentTile<V>& keys() const { return keys_; }
   const SegmentTile<V>& values() const { return values_; }

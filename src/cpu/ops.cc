@@ -29,7 +29,9 @@ void CpuOps::kv_write(const KvWriteArgs& args) { kernels_.kv_write(pool_, args);
 Result<std::unique_ptr<AttentionPlan>> CpuOps::make_plan(const AttentionShape&, int, int) {
   return std::unique_ptr<AttentionPlan>(std::make_unique<CpuAttentionPlan>());
 }
-void CpuOps::plan_attention(const PlanAttentionArgs& args) { static_cast<CpuAttentionPlan&>(args.plan).make(args); }
+void CpuOps::plan_attention(const PlanAttentionArgs& args) {
+  static_cast<CpuAttentionPlan&>(args.plan).make(args, pool_.num_threads());
+}
 void CpuOps::attention(const AttentionArgs& args) { kernels_.attention(pool_, args, deterministic_); }
 // The absorbed form alone gives a token the same bits however its sequence was cut.
 std::int64_t CpuOps::absorbed_rows(const AbsorbedRowsArgs& args) const {

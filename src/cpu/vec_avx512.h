@@ -91,15 +91,16 @@ struct Vec {
     const __m512i wide = _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
     return _mm512_and_si512(_mm512_slli_epi16(wide, 7), _mm512_set1_epi16(static_cast<short>(0xBF80)));
   }
-  // n codes of a cache, a multiple of 32; whether one of them is NaN. The cache has no negative NaN, and the other is
+  // n codes of a cache, a multiple of 64; whether one of them is NaN. The cache has no negative NaN, and the other is
   // the largest signed byte.
   static bool e4m3_as_f16(const std::uint8_t* p, std::int64_t n, std::uint16_t* out) {
-    __m256i most = _mm256_setzero_si256();
-    for (std::int64_t i = 0; i < n; i += 32) {
+    __m512i most = _mm512_setzero_si512();
+    for (std::int64_t i = 0; i < n; i += 64) {
       _mm512_storeu_si512(out + i, halves_of_e4m3(p + i));
-      most = _mm256_max_epi8(most, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + i)));
+      _mm512_storeu_si512(out + i + 32, halves_of_e4m3(p + i + 32));
+      most = _mm512_max_epi8(most, _mm512_loadu_si512(p + i));
     }
-    return _mm256_cmpeq_epi8_mask(most, _mm256_set1_epi8(0x7F)) != 0;
+    return _mm512_cmpeq_epi8_mask(most, _mm512_set1_epi8(0x7F)) != 0;
   }
   static void e4m3(const std::uint8_t* p, F* out) {
     const __m512i half = halves_of_e4m3(p);
