@@ -5,9 +5,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <thread>
 
@@ -15,6 +13,7 @@
 #include "server/apis.h"
 #include "server/server_app.h"
 #include "server/test_words.h"
+#include "tests/fuzz/fuzz_folder.h"
 #include "tests/fuzz/require.h"
 
 namespace octavo {
@@ -30,12 +29,6 @@ HttpLimits small_limits() {
   return limits;
 }
 
-std::string make_folder() {
-  std::string name = (std::filesystem::temp_directory_path() / "octavo-fuzz-XXXXXX").string();
-  require(mkdtemp(name.data()) != nullptr, "a folder for the socket", name);
-  return name;
-}
-
 class FuzzServer {
  public:
   FuzzServer();
@@ -43,7 +36,8 @@ class FuzzServer {
   const std::string& path() const { return path_; }
 
  private:
-  std::string folder_, path_;
+  FuzzFolder folder_;
+  std::string path_;
   Words words_;
   FakeEngine fake_;
   std::unique_ptr<HttpServer> http_;
@@ -53,7 +47,7 @@ class FuzzServer {
   std::thread loop_;
 };
 
-FuzzServer::FuzzServer() : folder_(make_folder()), path_(folder_ + "/socket"), words_(test_words()) {
+FuzzServer::FuzzServer() : path_(folder_.path("socket")), words_(test_words()) {
   words_.formats = {CallFormat::tagged, ReasoningFormat::tags};
   words_.trust_request_template = true;
   EngineConfig config = small_config(256);
@@ -77,7 +71,6 @@ FuzzServer::~FuzzServer() {
   app_.reset();
   service_.reset();
   http_.reset();
-  std::filesystem::remove_all(folder_);
 }
 
 }  // namespace

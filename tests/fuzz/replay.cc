@@ -1,5 +1,6 @@
 // Drives a fuzz target without libFuzzer: the seeds as they are, then COUNT inputs made of them by a mutator whose
-// random numbers are always the same. So every build, sanitized or not, tries the same inputs.
+// random numbers are always the same. So every build, sanitized or not, tries the same inputs. One that takes seconds
+// of the processor's time fails.
 //
 //     fuzz_TARGET SEEDS_FOLDER COUNT
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -19,9 +21,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 namespace {
 
 constexpr std::size_t kLongest = 4096;
+constexpr double kMaxSeconds = 10;
 
 void try_input(const std::string& input) {
+  const std::clock_t begun = std::clock();
   LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(input.data()), input.size());
+  const double seconds = static_cast<double>(std::clock() - begun) / CLOCKS_PER_SEC;
+  if (seconds < kMaxSeconds) return;
+  std::fprintf(stderr, "an input of %zu bytes took %.1f s\n", input.size(), seconds);
+  std::abort();
 }
 
 class Mutator {
