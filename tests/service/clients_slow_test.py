@@ -37,7 +37,7 @@ class Router:
                    "--worker-urls", *(server.url for server in servers)]  # fmt: skip
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen([str(part) for part in command], stdout=self.log, stderr=self.log)
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + 4 * PATIENCE  # where a server was slow to answer it looks again after half a minute
         while self.ask("GET", "/v1/models")[0] != 200:
             assert time.monotonic() < end, "the router did not find its servers"
             time.sleep(0.1)
