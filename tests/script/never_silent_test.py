@@ -10,7 +10,7 @@ import time
 import unittest
 
 import checkpoints
-from octavo_program import ProgramTest, environment, octavo
+from octavo_program import Outcome, ProgramTest, environment, octavo
 
 NAN_BF16 = b"\xc0\x7f"
 
@@ -74,23 +74,45 @@ class NeverSilentTest(ProgramTest):
             with self.subTest(command[:2]):
                 self.assert_refuses(octavo(*command), "is a file of the model")
         self.assertEqual(weights.read_bytes(), before)
-        self.assert_refuses(self.logits(self.model, "/dev/null"), "not a regular file")
-        self.assertTrue(pathlib.Path("/dev/null").is_char_device())
 
-    def test_a_file_size_limit(self):
-        ids = self.folder / "many.json"
-        checkpoints.write_json(ids, [7] * 90)
-        command = 'ulimit -f 10; exec "$@"'
-        arguments = ["eval", "logits", self.model, "--input-ids-file", ids, "--output", self.folder / "out"]
-        done = subprocess.run(
-            ["bash", "-c", command, "bash", os.environ["OCTAVO_BINARY"], *map(str, arguments)],
-            capture_output=True,
-            env=environment(),
-            timeout=60,
-        )
-        self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertIn(b"cannot write", done.stderr)
-        self.assertEqual([path.name for path in self.folder.glob("out*")], [])
+    def commands_that_write(self, output):
+        """Each command that writes a file, with little to do."""
+        text = self.folder / "text"
+        text.write_text("hello world " * 20)
+        small = ("--input-len", 8, "--output-len", 4)
+        yield ("eval", "logits", self.model, "--input-ids-file", self.ids, "--output", output)
+        yield ("eval", "nll", self.model, "--text", text, "--output-json", output)
+        yield ("eval", "kld", self.model, "--text", text, "--kv-cache-dtype", "fp8", "--output-json", output)
+        for flag in ("--output-json", "--report"):
+            yield ("bench", "latency", self.model, *small, "--num-iters", 1, "--num-iters-warmup", 0, flag, output)
+        yield ("bench", "throughput", self.model, *small, "--num-prompts", 2, "--output-json", output)
+        yield ("bench", "verbs", self.model, *small, "--num-iters", 1, "--output-json", output)
+        yield ("advise", "--kernels", "--output-json", output)
+
+    def test_an_output_that_is_no_file(self):
+        for device in ("/dev/null", "/dev/full"):
+            for command in self.commands_that_write(device):
+                with self.subTest(f"{command[:2]} {device}"):
+                    self.assert_refuses(octavo(*command), "not a regular file")
+            self.assertTrue(pathlib.Path(device).is_char_device())
+
+    def test_a_full_disk(self):
+        """A limit of 0 bytes a file stands for it: nothing is left of what was begun, and what was there stays."""
+        output = self.folder / "out"
+        for before in (None, "precious"):
+            for command in self.commands_that_write(output):
+                with self.subTest(f"{command[:2]} {before}"):
+                    if before:
+                        output.write_text(before)
+                    done = subprocess.run(
+                        ["bash", "-c", 'ulimit -f 0; exec "$@"', "bash", os.environ["OCTAVO_BINARY"], *map(str, command)],
+                        capture_output=True,
+                        env=environment(),
+                        timeout=60,
+                    )
+                    self.assert_refuses(Outcome(command, done.returncode, done.stdout, done.stderr.decode()), "cannot write", output)
+                    self.assertEqual([path.name for path in self.folder.glob("out*")], ["out"] if before else [])
+                    self.assertTrue(not before or output.read_text() == before)
 
 
 class ChatTest(ProgramTest):
