@@ -37,9 +37,14 @@ class Router:
                    "--worker-urls", *(server.url for server in servers)]  # fmt: skip
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen([str(part) for part in command], stdout=self.log, stderr=self.log)
+        self.wait_for_servers()
+
+    def wait_for_servers(self):
         end = time.monotonic() + 4 * PATIENCE  # where a server was slow to answer it looks again after half a minute
         while self.ask("GET", "/v1/models")[0] != 200:
-            assert time.monotonic() < end, "the router did not find its servers"
+            if time.monotonic() > end:
+                self.stop()
+                raise AssertionError("the router did not find its servers")
             time.sleep(0.1)
 
     def ask(self, method, path, body=None):
@@ -78,6 +83,7 @@ class RouterTest(ServiceTest):
         for policy in ("round_robin", "power_of_two", "cache_aware"):
             with self.subTest(policy):
                 other = Server(checkpoints.make_checkpoint(self.folder / policy), "--served-model-name", "tiny")
+                self.addCleanup(other.process.kill)
                 router = Router(policy, self.server, other)
                 try:
                     with concurrent.futures.ThreadPoolExecutor(8) as pool:
