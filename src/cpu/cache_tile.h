@@ -65,10 +65,10 @@ class SegmentTile {
   }
 
   // The tile at `start` is read next, as far as `last`. With many rows its bytes are asked for at once, with few rows
-  // a little by each ask_for().
+  // a little by each ask_for(). Of floats that would be more lines than the processor asks for at a time.
   void look_ahead(std::int64_t start, std::int64_t last, bool few_rows) {
     ahead_bytes_ = 0;
-    if (start > last || unit_.page_size < kBlockKeys) return;
+    if (start > last || unit_.page_size < kBlockKeys || segment_.kind == CacheKind::f32) return;
     for (int i = 0; i < kTileBlocks; ++i) {
       const std::int64_t position = start + i * kBlockKeys;
       if (i > 0 && whole_)
