@@ -41,6 +41,9 @@ void answer_bus_error(int, siginfo_t* cause, void*) {
     ::raise(SIGBUS);  // delivered when this returns
     return;
   }
+  // Several threads may meet the end of the file at once: one tells of it, the others wait for the end of the program.
+  static std::atomic_flag told;
+  while (told.test_and_set()) ::pause();
   write_error("octavo: ");
   write_error(path);
   write_error(

@@ -35,6 +35,7 @@ class ShrinkingTest(unittest.TestCase):
         self.assertEqual(code, 1, text)
         last = text.strip().splitlines()[-1]
         self.assertTrue(last.startswith(f"octavo: {file}: became shorter"), text)
+        self.assertEqual(text.count("became shorter"), 1, text)  # however many threads were reading
 
     def test_under_a_server(self):
         for model, file in self.models():
