@@ -1,8 +1,7 @@
 #include "base/shown.h"
 
-#include <cstdio>
-
 #include "base/json.h"
+#include "base/strings.h"
 
 namespace octavo {
 namespace {
@@ -16,17 +15,7 @@ std::string visible(std::string_view text, std::size_t longest) {
   if (end > longest)
     for (end = longest; end > 0 && continues_character(text[end]);) --end;
   std::string result;
-  for (const char c : text.substr(0, end)) {
-    if (c == '\n') {
-      result += "\\n";
-    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-      char code[8];
-      std::snprintf(code, sizeof code, "\\x%02x", static_cast<unsigned>(static_cast<unsigned char>(c)));
-      result += code;
-    } else {
-      result += c;
-    }
-  }
+  for (const char c : text.substr(0, end)) append_visible(result, c);
   return end < text.size() ? result + "..." : result;
 }
 

@@ -40,6 +40,18 @@ std::string lower(std::string_view ascii) {
   return result;
 }
 
+void append_visible(std::string& text, char c) {
+  if (c == '\n') {
+    text += "\\n";
+  } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+    char code[8];
+    std::snprintf(code, sizeof code, "\\x%02x", static_cast<unsigned>(static_cast<unsigned char>(c)));
+    text += code;
+  } else {
+    text += c;
+  }
+}
+
 std::string in_quotes(std::string_view text) {
   constexpr std::size_t kShown = 300;  // a damaged file's "name" may be the rest of the file
   std::string result = "\"";
@@ -47,14 +59,8 @@ std::string in_quotes(std::string_view text) {
     if (c == '"' || c == '\\') {
       result += '\\';
       result += c;
-    } else if (c == '\n') {
-      result += "\\n";
-    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-      char code[8];
-      std::snprintf(code, sizeof code, "\\x%02x", static_cast<unsigned>(static_cast<unsigned char>(c)));
-      result += code;
     } else {
-      result += c;
+      append_visible(result, c);
     }
   }
   if (text.size() > kShown) result += "...";

@@ -17,6 +17,8 @@ std::string join(std::span<const std::string> pieces, std::string_view separator
 std::string_view trim(std::string_view text);
 std::string lower(std::string_view ascii);
 
+void append_visible(std::string& text, char c);  // a control character as its escape, so that it stays on the line
+
 // "a \"b\"\n": quotes and control characters escaped, so that any bytes fit on one line of a message. Cut when long.
 std::string in_quotes(std::string_view text);
 
