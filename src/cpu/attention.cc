@@ -25,7 +25,7 @@ struct RecordShape {
 RecordShape shape_of(const KvFormat& format) {
   const int first = format.segments[0].width;
   const int second = format.segments[1].width;
-  if (format.segments[0].part == KvPart::latent) return {true, first + second, first};
+  if (is_latent(format)) return {true, first + second, first};
   return {false, first, second};
 }
 

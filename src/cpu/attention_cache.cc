@@ -37,8 +37,6 @@ CacheSegment segment_of(const KvView& view, const PageLayout& layout, int index,
 
 }  // namespace
 
-bool is_latent(const KvFormat& format) { return format.segments[0].part == KvPart::latent; }
-
 bool has_tiles(const KvFormat& format) {
   const int most[] = {kMaxHeadWidth, is_latent(format) ? kMaxRopeWidth : kMaxHeadWidth};
   for (int i = 0; i < 2; ++i)

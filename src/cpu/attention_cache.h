@@ -7,8 +7,6 @@
 
 namespace octavo::cpu {
 
-bool is_latent(const KvFormat& format);
-
 // Whether the vector paths have tiles for its widths.
 bool has_tiles(const KvFormat& format);
 

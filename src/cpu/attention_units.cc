@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cpu/attention_tile.h"
+#include "cpu/page_layout.h"
 
 namespace octavo::cpu {
 
@@ -25,7 +26,7 @@ void AttentionUnits::make(const PlanAttentionArgs& args, int num_threads) {
   const auto* context = args.batch.context.data<std::int32_t>();
   const std::int32_t kv_heads = shape.format.segments[0].heads;
   const std::int32_t group = shape.q_heads / kv_heads;
-  const bool latent = shape.format.segments[0].part == KvPart::latent;
+  const bool latent = is_latent(shape.format);
   const std::int32_t width = std::max(shape.format.segments[0].width, shape.format.segments[1].width);
   const std::int32_t max_rows = latent ? kLatentRows : std::clamp(kUnitNumbers / width, 1, kUnitRows);
   const std::int32_t heads = std::min(group, max_rows);

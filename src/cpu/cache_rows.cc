@@ -170,8 +170,7 @@ void check_kv_write(const KvWriteArgs& args, const PageLayout& layout) {
   check(query.dtype() == DType::f32 && query.size(0) == args.q.size(0) && query.size(1) == args.q.size(1) &&
             query.size(2) == args.q.size(2),
         "queries do not have the shape that query_spec() says");
-  const bool latent = args.kv.format.segments[0].part == KvPart::latent;
-  check(args.q.size(0) == tokens || (latent && args.q.size(0) < tokens), "one query a token");
+  check(args.q.size(0) == tokens || (is_latent(args.kv.format) && args.q.size(0) < tokens), "one query a token");
   check(args.rope.inv_freq.empty() || args.positions.elements() == tokens, "rope needs one position a token");
   if (args.k.empty()) return;
   const KvFormat& format = args.kv.format;

@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "cpu/lane_weight.h"
+#include "cpu/plain.h"
 #include "cpu/rows.h"
 #include "cpu/tiled_linear.h"
-#include "cpu/weight_rows.h"
 #include "cpu/weight_tiles.h"
 
 namespace octavo::cpu {
@@ -76,10 +76,8 @@ std::vector<LaneTile> tiles_of(const LaneWeight& weight, const LinearArgs& args,
 }
 
 void run_lanes(ThreadPool& pool, const LinearArgs& args, const LaneWeight& weight) {
+  plain::check_linear(args);
   const std::int64_t tokens = args.x.size(0);
-  check(args.x.size(1) == args.weight.in && args.out.size(0) == tokens && args.out.size(1) == args.weight.out,
-        "shapes of linear");
-  check(args.bias.empty() || args.bias.elements() == args.weight.out, "a bias has one number an output");
   const LaneInputs inputs(pool, args.x);
   const std::vector<LaneTile> tiles = tiles_of(weight, args, pool.num_threads());
   const auto num_tiles = static_cast<std::int64_t>(tiles.size());

@@ -56,7 +56,7 @@ void check_expanded_attention(const ExpandedAttentionArgs& args) {
   const KvSegment& latent = args.kv.format.segments[0];
   const std::int64_t heads = args.q.size(1);
   const std::int64_t nope = args.q.size(2) - args.kv.format.segments[1].width;
-  check(latent.part == KvPart::latent && latent.heads == 1, "the expanded form is that of a latent cache");
+  check(is_latent(args.kv.format) && latent.heads == 1, "the expanded form is that of a latent cache");
   check(args.rule.window == 0 && args.rule.sinks.empty(), "latent attention has no window and no sinks");
   check(args.q.size(0) == args.batch.num_tokens && args.out.size(0) == args.q.size(0) && args.out.size(1) == heads,
         "shapes of expanded_attention");

@@ -80,13 +80,17 @@ void run_experts(ThreadPool& pool, const GroupedLinearArgs& args, std::vector<do
 
 }  // namespace
 
-void linear(ThreadPool& pool, const LinearArgs& args, bool) {
-  const Weight& weight = args.weight;
-  check_weight(weight);
-  const std::int64_t tokens = args.x.size(0);
-  check(args.x.size(1) == weight.in && args.out.size(0) == tokens && args.out.size(1) == weight.out,
+void check_linear(const LinearArgs& args) {
+  check_weight(args.weight);
+  check(args.x.size(1) == args.weight.in && args.out.size(0) == args.x.size(0) && args.out.size(1) == args.weight.out,
         "shapes of linear");
-  check(args.bias.empty() || args.bias.elements() == weight.out, "a bias has one number an output");
+  check(args.bias.empty() || args.bias.elements() == args.weight.out, "a bias has one number an output");
+}
+
+void linear(ThreadPool& pool, const LinearArgs& args, bool) {
+  check_linear(args);
+  const Weight& weight = args.weight;
+  const std::int64_t tokens = args.x.size(0);
   const float* bias = floats(args.bias);
   for (std::int64_t first = 0; first < tokens; first += kRowsOfBlock) {
     const std::int64_t count = std::min(kRowsOfBlock, tokens - first);

@@ -12,6 +12,7 @@ void embed(ThreadPool& pool, const EmbedArgs& args);
 void rms_norm(ThreadPool& pool, const RmsNormArgs& args);
 void add_rms_norm(ThreadPool& pool, const AddRmsNormArgs& args);
 void linear(ThreadPool& pool, const LinearArgs& args, bool deterministic);
+void check_linear(const LinearArgs& args);
 void head_linear(ThreadPool& pool, const HeadLinearArgs& args);
 void check_head_linear(const HeadLinearArgs& args);
 void grouped_linear(ThreadPool& pool, const GroupedLinearArgs& args, bool deterministic);

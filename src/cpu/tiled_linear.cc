@@ -5,7 +5,6 @@
 
 #include "cpu/plain.h"
 #include "cpu/rows.h"
-#include "cpu/weight_rows.h"
 #include "cpu/weight_tiles.h"
 
 namespace octavo::cpu {
@@ -13,11 +12,8 @@ namespace octavo::cpu {
 namespace {
 
 void run_linear(ThreadPool& pool, const LinearArgs& args, const LinearPath& path) {
-  check_weight(args.weight);
+  plain::check_linear(args);
   const std::int64_t tokens = args.x.size(0);
-  check(args.x.size(1) == args.weight.in && args.out.size(0) == tokens && args.out.size(1) == args.weight.out,
-        "shapes of linear");
-  check(args.bias.empty() || args.bias.elements() == args.weight.out, "a bias has one number an output");
   const LinearInputs inputs(pool, args.x, path.widen);
   std::vector<LinearTile> tiles;
   add_tiles(args.weight, floats(args.bias), args.out, tiles);

@@ -28,16 +28,21 @@ struct Manner {
 
 class EngineFuzz : public testing::TestWithParam<std::tuple<Shape, Manner>> {};
 
+EngineConfig config_of(const Shape& shape) {
+  EngineConfig config = small_config(shape.num_pages, static_cast<int>(shape.windows.size()));
+  config.max_num_batched_tokens = shape.chunk;
+  config.max_num_seqs = shape.num_seqs;
+  config.max_model_len = 64;
+  return config;
+}
+
 // Many requests at once through a pool that holds little more than one of them: whatever is preempted, shared,
 // cancelled or cut into chunks, every answer is the one that its history alone decides.
 TEST_P(EngineFuzz, EveryAnswerIsThatOfTheRequestAlone) {
   const auto& [shape, manner] = GetParam();
-  EngineConfig config = small_config(shape.num_pages, static_cast<int>(shape.windows.size()));
-  config.max_num_batched_tokens = shape.chunk;
-  config.max_num_seqs = shape.num_seqs;
+  EngineConfig config = config_of(shape);
   config.max_queued = 100000;
   config.prefix_caching = shape.prefix_caching;
-  config.max_model_len = 64;
   FakeEngine fake = *make_fake_engine({.max_positions = 64,
                                        .windows = shape.windows,
                                        .eos = {0},
@@ -157,13 +162,9 @@ void expect_nothing_held(FakeEngine& fake) {
 // its end. What was read is as if nobody had left, nothing stays held, and those who come then have their answers.
 TEST_P(EngineCancels, AThousandAtRandomPoints) {
   const auto& [shape, manner] = GetParam();
-  EngineConfig config = small_config(shape.num_pages, static_cast<int>(shape.windows.size()));
-  config.max_num_batched_tokens = shape.chunk;
-  config.max_num_seqs = shape.num_seqs;
-  config.max_model_len = 64;
   const FakeEngineSpec spec{
       .max_positions = 64, .windows = shape.windows, .eos = {0}, .works_alone = manner.works_alone};
-  FakeEngine fake = start_fake_engine(spec, config);
+  FakeEngine fake = start_fake_engine(spec, config_of(shape));
   std::mt19937 random(11);
   std::vector<Reading> open;
   int begun = 0, left = 0;

@@ -109,6 +109,17 @@ std::vector<double> reference(const ExpandedCase& c, const ExpandedNumbers& n) {
   return want;
 }
 
+BatchView batch_of(Arena& arena, const std::vector<std::int32_t>& starts, const std::vector<std::int32_t>& contexts,
+                   std::int32_t decodes) {
+  BatchView batch;
+  batch.num_seqs = static_cast<std::int32_t>(contexts.size());
+  batch.num_decodes = decodes;
+  batch.num_tokens = starts.back();
+  batch.query_start = arena.ints(starts, {batch.num_seqs + 1});
+  batch.context = arena.ints(contexts, {batch.num_seqs});
+  return batch;
+}
+
 // All sequences' tokens in the cache, queries of the step, and the verb; rows of chunks.
 std::vector<float> expanded_on(Path& path, const ExpandedCase& c, const ExpandedNumbers& n) {
   Arena arena(path.backend->device());
@@ -133,12 +144,7 @@ std::vector<float> expanded_on(Path& path, const ExpandedCase& c, const Expanded
   cache.write(arena.blank({0, c.heads, c.latent() + c.rope()}),
               arena.floats(n.latent, {tokens, 1, c.latent()}, c.compute),
               arena.floats(n.rope, {tokens, 1, c.rope()}, c.compute), slots);
-  BatchView batch;
-  batch.num_seqs = static_cast<std::int32_t>(contexts.size());
-  batch.num_decodes = kStepDecodes;
-  batch.num_tokens = starts.back();
-  batch.query_start = arena.ints(starts, {batch.num_seqs + 1});
-  batch.context = arena.ints(contexts, {batch.num_seqs});
+  const BatchView batch = batch_of(arena, starts, contexts, kStepDecodes);
   const Weight up = upload(arena, {c.up});
   const Weight value_up = c.apart ? upload(arena, {c.value_up}) : Weight();
   const HeadRows key =
@@ -226,12 +232,7 @@ std::int64_t absorbed_rows_on(Path& path, std::vector<ExpandedSequence> sequence
     starts.push_back(starts.back() + s.length);
     contexts.push_back(s.context);
   }
-  BatchView batch;
-  batch.num_seqs = static_cast<std::int32_t>(contexts.size());
-  batch.num_decodes = decodes;
-  batch.num_tokens = starts.back();
-  batch.query_start = arena.ints(starts, {batch.num_seqs + 1});
-  batch.context = arena.ints(contexts, {batch.num_seqs});
+  const BatchView batch = batch_of(arena, starts, contexts, decodes);
   const KvFormat format = latent_of(KvElem::bf16, KvGrain::none, KvElem::bf16, 512, 64);
   return path.backend->ops().absorbed_rows({.batch = batch, .format = format, .key_width = 128, .value_width = 128});
 }
