@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/json_marks.h"
+#include "base/shown.h"
 
 namespace octavo {
 namespace {
@@ -80,9 +81,8 @@ ApiError unreadable(std::string_view body, const std::string& why) {
 std::string shown(const OrderedJson& value) {
   if (value.is_object()) return "an object";
   if (value.is_array()) return "a list";
-  std::string text = to_text(value);
-  if (text.size() > 60) text = text.substr(0, 57) + "...";
-  return text;
+  constexpr std::size_t kLongest = 60;
+  return visible(to_text(value), kLongest);
 }
 
 const OrderedJson* Fields::find(std::string_view key) const {
