@@ -88,10 +88,7 @@ class PieceRunner {
 
   void load_key(std::int64_t j, double* key, double* value) const {
     const KvView& kv = args_.kv;
-    check(j / kv.page_size < kv.max_pages, "a sequence is longer than its page table");
-    const std::int32_t page = kv.page_table[std::int64_t{piece_.seq} * kv.max_pages + j / kv.page_size];
-    check(page >= 0 && page < kv.num_pages, "a page beyond the cache");
-    const std::int64_t slot = std::int64_t{page} * kv.page_size + j % kv.page_size;
+    const std::int64_t slot = slot_of(kv, piece_.seq, j);
     read_cache_row(kv, layout_, 0, piece_.kv_head, slot, key);
     read_cache_row(kv, layout_, 1, piece_.kv_head, slot, shape_.latent ? key + shape_.value_width : value);
     if (shape_.latent) std::copy(key, key + shape_.value_width, value);

@@ -115,6 +115,13 @@ void write_cache_row(const KvView& view, const PageLayout& layout, int segment, 
   }
 }
 
+std::int64_t slot_of(const KvView& view, std::int64_t seq, std::int64_t position) {
+  check(position / view.page_size < view.max_pages, "a sequence is longer than its page table");
+  const std::int32_t page = view.page_table[seq * view.max_pages + position / view.page_size];
+  check(page >= 0 && page < view.num_pages, "a page beyond the cache");
+  return std::int64_t{page} * view.page_size + position % view.page_size;
+}
+
 void read_cache_row(const KvView& view, const PageLayout& layout, int segment, int head, std::int64_t slot,
                     double* row) {
   const KvSegment& kind = view.format.segments[segment];

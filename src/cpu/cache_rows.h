@@ -20,6 +20,9 @@ struct RowCounts {
 void write_cache_row(const KvView& view, const PageLayout& layout, int segment, int head, std::int32_t slot,
                      const float* row, RowCounts& counts);
 
+// Where the cache has the token at this position of the step's sequence `seq`.
+std::int64_t slot_of(const KvView& view, std::int64_t seq, std::int64_t position);
+
 // The row's values, code times scale, exact.
 void read_cache_row(const KvView& view, const PageLayout& layout, int segment, int head, std::int64_t slot,
                     double* row);

@@ -81,10 +81,7 @@ class ExpandedRows {
   // W_UK c beside the rope key, and W_UV c.
   void make(std::int64_t j, std::vector<double>& key, std::vector<double>& value) const {
     const KvView& kv = args_.kv;
-    check(j / kv.page_size < kv.max_pages, "a sequence is longer than its page table");
-    const std::int32_t page = kv.page_table[seq_ * kv.max_pages + j / kv.page_size];
-    check(page >= 0 && page < kv.num_pages, "a page beyond the cache");
-    const std::int64_t slot = std::int64_t{page} * kv.page_size + j % kv.page_size;
+    const std::int64_t slot = slot_of(kv, seq_, j);
     const std::int64_t width = kv.format.segments[0].width;
     const std::int64_t rope = kv.format.segments[1].width;
     std::vector<double> latent(static_cast<std::size_t>(width));

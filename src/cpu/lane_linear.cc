@@ -96,8 +96,7 @@ void run_lanes(ThreadPool& pool, const LinearArgs& args, const LaneWeight& weigh
 
 void avx512vnni::linear(ThreadPool& pool, const LinearArgs& args, bool deterministic) {
   const auto* weight = dynamic_cast<const LaneWeight*>(args.weight.form.get());
-  const DType out = args.out.dtype();
-  if (weight == nullptr || args.x.dtype() != DType::bf16 || (out != DType::f32 && out != DType::bf16))
+  if (weight == nullptr || args.x.dtype() != DType::bf16 || !is_activation(args.out))
     return avx512::linear(pool, args, deterministic);
   run_lanes(pool, args, *weight);
 }

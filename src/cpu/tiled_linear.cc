@@ -31,9 +31,7 @@ void run_linear(ThreadPool& pool, const LinearArgs& args, const LinearPath& path
 }
 
 bool takes_tiles(const LinearArgs& args) {
-  const DType out = args.out.dtype();
-  return (out == DType::f32 || out == DType::bf16) && is_tiled(args.weight) &&
-         input_order(args.weight) == InputOrder::natural;
+  return is_activation(args.out) && is_tiled(args.weight) && input_order(args.weight) == InputOrder::natural;
 }
 
 }  // namespace
