@@ -43,12 +43,15 @@ TEST(Ranks, PreemptedRequestsAreComputedAnew) {
   EngineConfig config = small_config(9);
   config.max_model_len = 64;
   FakeEngine fake = start_fake_engine({.max_positions = 64, .num_ranks = 2}, config);
-  std::vector<std::unique_ptr<TokenStream>> streams;
-  for (int i = 0; i < 4; ++i) streams.push_back(fake->submit(greedy(counting(10, i), 40)).value());
-  for (int i = 0; i < 4; ++i)
-    expect_same(read_all(*streams[static_cast<std::size_t>(i)], 1)[0],
-                expected_answer(*fake.model, greedy(counting(10, i), 40), 64));
-  EXPECT_GT(fake->stats().preemptions, 0u);
+  // On a busy machine a request may have ended before the next one is there: then none had to make room.
+  for (int round = 0; fake->stats().preemptions == 0; ++round) {
+    ASSERT_LT(round, 50) << "nothing was preempted";
+    std::vector<std::unique_ptr<TokenStream>> streams;
+    for (int i = 0; i < 4; ++i) streams.push_back(fake->submit(greedy(counting(10, i), 40)).value());
+    for (int i = 0; i < 4; ++i)
+      expect_same(read_all(*streams[static_cast<std::size_t>(i)], 1)[0],
+                  expected_answer(*fake.model, greedy(counting(10, i), 40), 64));
+  }
   expect_all_places_right(fake);
 }
 

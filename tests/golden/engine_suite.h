@@ -119,12 +119,14 @@ TEST_P(RealEngine, AnswersAreTheSameAloneInABatchAndPreempted) {
   least.max_num_seqs = 1;
   tight.kv_cache_bytes = static_cast<std::int64_t>(start(least)->facts().kv_cache_bytes);
   const auto crowded = start(tight);
-  EXPECT_EQ(all_at_once(*crowded, asked), expected);
   // Where a part of the room is for windows or states, it is those that requests wait for, before they begin.
   const auto is_bounded = [](const LayerSpec& layer) { return layer.window > 0 || layer.cache == CacheKind::state; };
   const std::vector<LayerSpec>& layers = crowded->spec().layers;
-  if (std::none_of(layers.begin(), layers.end(), is_bounded)) {
-    EXPECT_GT(crowded->stats().preemptions, 0u);
+  const bool may_preempt = std::none_of(layers.begin(), layers.end(), is_bounded);
+  // On a busy machine a request may have ended before the next one is there: then none had to make room.
+  for (int round = 0; round == 0 || (may_preempt && crowded->stats().preemptions == 0); ++round) {
+    ASSERT_LT(round, 50) << "nothing was preempted";
+    EXPECT_EQ(all_at_once(*crowded, asked), expected);
   }
 }
 

@@ -65,11 +65,14 @@ TEST_F(State, APreemptedSequenceBeginsAnewFromZeros) {
   const auto crowded = make_engine(tight, true);
   EXPECT_NE(crowded->facts().capacity_derivation.find("states: 2 records"), std::string::npos)
       << crowded->facts().capacity_derivation;
-  const auto first = *crowded->submit(request(0, 33, 70));
-  const auto second = *crowded->submit(request(0, 48, 70));
-  EXPECT_EQ(tokens_of(*first), expected[0]);
-  EXPECT_EQ(tokens_of(*second), expected[1]);
-  EXPECT_GT(crowded->stats().preemptions, 0u);
+  // On a busy machine the first may have ended before the second is there.
+  for (int round = 0; crowded->stats().preemptions == 0; ++round) {
+    ASSERT_LT(round, 50) << "nothing was preempted";
+    const auto first = *crowded->submit(request(0, 33, 70));
+    const auto second = *crowded->submit(request(0, 48, 70));
+    EXPECT_EQ(tokens_of(*first), expected[0]);
+    EXPECT_EQ(tokens_of(*second), expected[1]);
+  }
 }
 
 // One record for all of them, one after the other; the first never ends by itself.
