@@ -25,7 +25,6 @@ class CudaBackend final : public Backend {
   Ops& ops() override { return *ops_; }
   Comm& comm() override { return comm_; }
   Status supports(const AttentionShape& shape) const override;
-  Status supports_states() const override;
   Status supports_compute(DType compute) const override;
   Status supports_weight(DType dtype) const override;
   KernelInventory inventory() const override { return list_kernels(); }
@@ -47,11 +46,6 @@ Status CudaBackend::supports(const AttentionShape& shape) const {
                      std::to_string(kPageSize),
                  ErrorKind::unsupported);
   return cuda::supports(shape);
-}
-
-Status CudaBackend::supports_states() const {
-  return Error("layers that keep a recurrent state (linear_attention) are not served on a GPU yet: use --device cpu",
-               ErrorKind::unsupported);
 }
 
 Status CudaBackend::supports_compute(DType compute) const {

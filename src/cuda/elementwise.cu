@@ -1,4 +1,6 @@
 // gather, add, scale, absmax: one thread a number.
+#include <algorithm>
+
 #include "cuda/check.h"
 #include "cuda/numbers.cuh"
 #include "cuda/verbs.h"
@@ -8,35 +10,40 @@ namespace octavo::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kMaxRows = 65535;  // of a grid's second dimension
+constexpr std::int64_t kMaxRows = 65535;  // of a grid's second dimension: of more, each has several
 
 dim3 grid_of(std::int64_t rows, std::int64_t n) {
-  octavo::check(rows <= kMaxRows, "more rows than one launch takes");
-  return dim3(blocks_for(n, kThreads), static_cast<unsigned>(rows));
+  return dim3(blocks_for(n, kThreads), static_cast<unsigned>(std::min(rows, kMaxRows)));
 }
 
 __device__ std::int64_t column() { return std::int64_t{blockIdx.x} * kThreads + threadIdx.x; }
 
 template <class T>
-__global__ void gather_kernel(Rows<T> x, const std::int32_t* index, Rows<T> out, std::int64_t n) {
-  if (const std::int64_t i = column(); i < n) out.row(blockIdx.y)[i] = x.row(index[blockIdx.y])[i];
+__global__ void gather_kernel(Rows<T> x, const std::int32_t* index, Rows<T> out, std::int64_t rows, std::int64_t n) {
+  const std::int64_t i = column();
+  if (i >= n) return;
+  for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y) out.row(row)[i] = x.row(index[row])[i];
 }
 
 template <class T, class B>
-__global__ void add_kernel(Rows<T> a, Rows<B> b, Rows<T> out, std::int64_t n) {
+__global__ void add_kernel(Rows<T> a, Rows<B> b, Rows<T> out, std::int64_t rows, std::int64_t n) {
   const std::int64_t i = column();
   if (i >= n) return;
-  out.row(blockIdx.y)[i] = from_float<T>(to_float(a.row(blockIdx.y)[i]) + to_float(b.row(blockIdx.y)[i]));
+  for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y)
+    out.row(row)[i] = from_float<T>(to_float(a.row(row)[i]) + to_float(b.row(row)[i]));
 }
 
 template <class T, class Out>
 __global__ void scale_kernel(Rows<T> x, const float* weight, float factor, float soft_cap, Rows<Out> out,
-                             std::int64_t n) {
+                             std::int64_t rows, std::int64_t n) {
   const std::int64_t i = column();
   if (i >= n) return;
-  float y = to_float(x.row(blockIdx.y)[i]) * (weight == nullptr ? factor : factor * *weight);
-  if (soft_cap > 0.0f) y = soft_cap * tanhf(y / soft_cap);
-  out.row(blockIdx.y)[i] = from_float<Out>(y);
+  const float by = weight == nullptr ? factor : factor * *weight;
+  for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
+    float y = to_float(x.row(row)[i]) * by;
+    if (soft_cap > 0.0f) y = soft_cap * tanhf(y / soft_cap);
+    out.row(row)[i] = from_float<Out>(y);
+  }
 }
 
 // A block a token and head. Magnitudes are not negative: they order as their bits do. A NaN raises nothing.
@@ -60,11 +67,11 @@ void gather(cudaStream_t stream, const GatherArgs& args) {
   const dim3 grid = grid_of(args.out.size(0), n);
   if (dtype_info(args.x.dtype()).block_bytes == 4) {
     gather_kernel<<<grid, kThreads, 0, stream>>>(rows_of<std::int32_t>(args.x), ints(args.index),
-                                                 rows_of<std::int32_t>(args.out), n);
+                                                 rows_of<std::int32_t>(args.out), args.out.size(0), n);
   } else {
     octavo::check(dtype_info(args.x.dtype()).block_bytes == 2, "rows to gather are of two or four bytes a number");
     gather_kernel<<<grid, kThreads, 0, stream>>>(rows_of<std::int16_t>(args.x), ints(args.index),
-                                                 rows_of<std::int16_t>(args.out), n);
+                                                 rows_of<std::int16_t>(args.out), args.out.size(0), n);
   }
   check_launch();
 }
@@ -80,8 +87,8 @@ void add(cudaStream_t stream, const AddArgs& args) {
     visit_float(args.b.dtype(), [&](auto added) {
       using T = decltype(type);
       using B = decltype(added);
-      add_kernel<T, B>
-          <<<grid_of(rows, n), kThreads, 0, stream>>>(rows_of<T>(args.a), rows_of<B>(args.b), rows_of<T>(args.out), n);
+      add_kernel<T, B><<<grid_of(rows, n), kThreads, 0, stream>>>(rows_of<T>(args.a), rows_of<B>(args.b),
+                                                                  rows_of<T>(args.out), rows, n);
     });
   });
   check_launch();
@@ -99,7 +106,7 @@ void scale(cudaStream_t stream, const ScaleArgs& args) {
       using T = decltype(type);
       using Out = decltype(result);
       scale_kernel<T, Out><<<grid_of(rows, n), kThreads, 0, stream>>>(rows_of<T>(args.x), weight, args.factor,
-                                                                      args.soft_cap, rows_of<Out>(args.out), n);
+                                                                      args.soft_cap, rows_of<Out>(args.out), rows, n);
     });
   });
   check_launch();

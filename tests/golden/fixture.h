@@ -19,8 +19,7 @@ inline constexpr const char* kNames[] = {
     "gptoss-mxfp4", "gemma4-base",     "gemma4-hub"};
 // And those with a latent cache, which the processor alone serves.
 inline constexpr const char* kLatentNames[] = {"mla-base", "mla-512", "kimi-hub", "kimi-int4"};
-
-// And those with recurrent states, which the processor alone serves.
+// And those with recurrent states.
 inline constexpr const char* kStateNames[] = {"qwen35-two", "qwen35-base", "qwen35-hub"};
 
 // The folder of a golden, or nullopt (and one line on stdout) when only OCTAVO_FIXTURES would have it.
