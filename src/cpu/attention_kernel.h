@@ -55,7 +55,8 @@ class AttentionKernel {
   static constexpr int kRows = V::kAttentionRows;
   static constexpr int kVecs = V::kAttentionVecs;
   static constexpr int kTileVecs = kTileKeys / V::kLanes;
-  static constexpr int kPart = 16;  // widths are multiples
+  static constexpr int kGroup = 96;  // rows whose scores stay in the caches beside the tile
+  static constexpr int kPart = 16;   // widths are multiples
   static constexpr float kNone = -__builtin_inff();
 
   std::int64_t first_visible(std::int64_t position) const {
@@ -128,10 +129,16 @@ class AttentionKernel {
       past = row + 1;
     }
     if (first >= past) return;
+    for (int row = first; row < past; row += kGroup)
+      run_rows(row, past - row < kGroup ? past : row + kGroup, start, range, row == first);
+  }
+
+  void run_rows(int first, int past, std::int64_t start, TileRange range, bool values) {
     for (int row = first; row < past;) row += scores(row, past - row);
     // Few rows leave long chains of sums, which the processor fills with unpacking if that stands behind them.
     for (int row = first; row < past; ++row) raise_max(row);
-    if constexpr (!Tiles::kFloats) tiles_.load_values(start, range.begin, range.end, few_rows_);
+    if constexpr (!Tiles::kFloats)
+      if (values) tiles_.load_values(start, range.begin, range.end, few_rows_);
     for (int row = first; row < past; row += V::kLanes) V::store(factors_ + row, V::exp(V::load(factors_ + row)));
     for (int row = first; row < past; ++row) take_exponentials(row);
     if (few_rows_) load_next(start + kTileKeys);

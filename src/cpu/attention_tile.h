@@ -15,7 +15,7 @@ enum class CacheKind : std::uint8_t { f32, bf16, e4m3, e5m2, int8 };
 
 constexpr int kTileKeys = 64;
 constexpr int kSpanKeys = 256;
-constexpr int kUnitRows = 96;           // the most rows (tokens x heads) of a unit
+constexpr int kUnitRows = 192;          // the most rows (tokens x heads) of a unit
 constexpr int kUnitNumbers = 96 * 128;  // the most numbers of all its rows, of q or of the result
 constexpr int kMaxHeadWidth = 512;
 // Of latent caches: numbers of a rope key, and rows of a unit, all of whose heads read the one record.

@@ -48,6 +48,7 @@ constexpr Kernels kAvx512 = [] {
 constexpr Kernels kAvx512Vnni = [] {
   Kernels kernels = kAvx512;
   kernels.linear = avx512vnni::linear;
+  kernels.attention = avx512vnni::attention;
   return kernels;
 }();
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cpu/attention_cache.h"
+#include "cpu/attention_pairs.h"
 #include "cpu/attention_plan.h"
 #include "cpu/attention_tile.h"
 #include "cpu/cache_rows.h"
@@ -102,6 +103,12 @@ void run_attention(ThreadPool& pool, const AttentionArgs& args, const AttentionP
 void avx512::attention(ThreadPool& pool, const AttentionArgs& args, bool deterministic) {
   if (!takes_tiles(args)) return plain::attention(pool, args, deterministic);
   run_attention(pool, args, {attention_unit, merge_attention});
+}
+
+// Whole numbers round what a chunk's rows see, and a row's bits then depend on whether it came in a chunk.
+void avx512vnni::attention(ThreadPool& pool, const AttentionArgs& args, bool deterministic) {
+  if (deterministic || !takes_tiles(args)) return avx512::attention(pool, args, deterministic);
+  run_attention(pool, args, {attention_unit, avx512::merge_attention});
 }
 
 void avx2::attention(ThreadPool& pool, const AttentionArgs& args, bool deterministic) {

@@ -10,6 +10,9 @@ namespace octavo::cpu {
 namespace avx512 {
 void attention(ThreadPool& pool, const AttentionArgs& args, bool deterministic);
 }
+namespace avx512vnni {
+void attention(ThreadPool& pool, const AttentionArgs& args, bool deterministic);
+}
 namespace avx2 {
 void attention(ThreadPool& pool, const AttentionArgs& args, bool deterministic);
 }

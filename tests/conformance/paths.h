@@ -1,6 +1,5 @@
 // The backend paths that a conformance test runs over: every path of the processor that is here, alone and
-// deterministic, and the NVIDIA wing where it is built and has a device. One body an op serves all of them. avx512vnni
-// is avx512 but for prepared weights, whose tests take it themselves.
+// deterministic, and the NVIDIA wing where it is built and has a device. One body an op serves all of them.
 #pragma once
 
 #include <functional>
@@ -16,6 +15,7 @@ struct Path {
   bool plain = false;
   bool deterministic = false;
   bool processor = false;  // float32 sums of exact numbers: tight bounds, and pages laid out alike
+  bool whole_chunks = false;  // but for chunks with bf16 results, whose products are of 16-bit whole numbers
   std::unique_ptr<Backend> backend;
 };
 
