@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "cuda/check.h"
 #include "cuda/numbers.cuh"
 #include "cuda/verbs.h"
@@ -8,6 +10,8 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kMaxTaps = 8;
+constexpr int kUsualTaps = 4;
+constexpr int kTokens = 32;  // of a thread
 
 struct Conv {
   const float* weight = nullptr;  // f32 [channels, taps]
@@ -19,29 +23,44 @@ struct Conv {
   int taps = 0;
 };
 
-// A thread a channel of a sequence; it keeps the channel's last inputs and walks over the tokens.
-template <class T>
+// A thread some tokens of a channel of a sequence; it keeps the channel's last inputs. The state belongs to the thread
+// of the first ones, which reads it, and then leaves there what the whole step ends with. kTaps: that many; 0:
+// conv.taps.
+template <class T, int kTaps>
 __global__ void __launch_bounds__(kThreads) conv_kernel(Rows<const T> x, Conv conv, Rows<T> out) {
   const std::int64_t channel = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (channel >= conv.channels) return;
   const int seq = static_cast<int>(blockIdx.y);
   const std::int64_t begin = conv.query_start[seq];
   const std::int64_t end = conv.query_start[seq + 1];
-  const int past = conv.taps - 1;
-  float* state = conv.state + (conv.records[seq] * conv.channels + channel) * past;
-  const bool fresh = conv.context[seq] == end - begin;
+  const std::int64_t first = begin + std::int64_t{blockIdx.z} * kTokens;
+  if (blockIdx.z > 0 && first >= end) return;
+  const int taps = kTaps > 0 ? kTaps : conv.taps, past = taps - 1;
+  const auto input = [&](std::int64_t t) { return to_float(x.row(t)[channel]); };
   float weight[kMaxTaps] = {};
   float inputs[kMaxTaps] = {};  // the newest in the last place that is used
-  for (int j = 0; j < conv.taps; ++j) weight[j] = conv.weight[channel * conv.taps + j];
-  for (int j = 0; j < past; ++j) inputs[j + 1] = fresh ? 0.0f : state[j];
-  for (std::int64_t t = begin; t < end; ++t) {
+  for (int j = 0; j < taps; ++j) weight[j] = conv.weight[channel * taps + j];
+  if (blockIdx.z > 0) {
+    for (int j = 0; j < past; ++j) inputs[j + 1] = input(first - past + j);
+  } else {
+    float* state = conv.state + (conv.records[seq] * conv.channels + channel) * past;
+    const bool fresh = conv.context[seq] == end - begin;
+    for (int j = 0; j < past; ++j) inputs[j + 1] = fresh ? 0.0f : state[j];
+    for (int j = 0; j < past; ++j) {
+      const std::int64_t of_both = end - begin + j;  // in the inputs before and the step's
+      float last = 0.0f;
+      for (int i = 0; i < past; ++i)
+        if (i == of_both) last = inputs[i + 1];
+      state[j] = of_both < past ? last : input(begin + of_both - past);
+    }
+  }
+  for (std::int64_t t = first; t < min(first + kTokens, end); ++t) {
     for (int j = 0; j < past; ++j) inputs[j] = inputs[j + 1];
-    inputs[past] = to_float(x.row(t)[channel]);
+    inputs[past] = input(t);
     float sum = 0.0f;
-    for (int j = 0; j < conv.taps; ++j) sum = fmaf(weight[j], inputs[j], sum);
+    for (int j = 0; j < taps; ++j) sum = fmaf(weight[j], inputs[j], sum);
     out.row(t)[channel] = from_float<T>(sum / (1.0f + expf(-sum)));
   }
-  for (int j = 0; j < past; ++j) state[j] = inputs[j + 1];
 }
 
 }  // namespace
@@ -57,10 +76,12 @@ void conv_update(cudaStream_t stream, const ConvUpdateArgs& args) {
   const Conv conv{floats(args.weight),          args.state.data<float>(), ints(args.records),
                   ints(args.batch.query_start), ints(args.batch.context), channels,
                   static_cast<int>(taps)};
-  const dim3 grid(blocks_for(channels, kThreads), static_cast<unsigned>(args.batch.num_seqs));
+  const dim3 grid(blocks_for(channels, kThreads), static_cast<unsigned>(args.batch.num_seqs),
+                  blocks_for(std::max(1, args.batch.max_query), kTokens));
   visit_float(args.x.dtype(), [&](auto type) {
     using T = decltype(type);
-    conv_kernel<T><<<grid, kThreads, 0, stream>>>(rows_of<const T>(args.x), conv, rows_of<T>(args.out));
+    const auto kernel = taps == kUsualTaps ? conv_kernel<T, kUsualTaps> : conv_kernel<T, 0>;
+    kernel<<<grid, kThreads, 0, stream>>>(rows_of<const T>(args.x), conv, rows_of<T>(args.out));
   });
   check_launch();
 }

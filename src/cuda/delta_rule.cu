@@ -1,5 +1,6 @@
-// delta_rule in its recurrent form: a block a value head of a sequence walks over the tokens, a thread a column of the
-// state.
+// delta_rule in its recurrent form: blocks walk over the tokens of a sequence, each with some columns of one value
+// head's state, which it holds in registers. Four threads share a column by rows; unit keys and queries of some tokens
+// at a time are made in shared memory. Keys wider than a thread's registers are served from memory, a thread a column.
 #include "cuda/check.h"
 #include "cuda/numbers.cuh"
 #include "cuda/reduce.cuh"
@@ -35,7 +36,11 @@ struct Delta {
   const std::int32_t* query_start = nullptr;
   const std::int32_t* context = nullptr;
   Heads<T> out;
-  int key_width = 0, value_width = 0, values_of_key = 1;
+  int heads = 0, key_width = 0, value_width = 0, values_of_key = 1;
+
+  __device__ float* state_of(int seq, std::int64_t head) const {
+    return state + (records[seq] * std::int64_t{heads} + head) * key_width * value_width;
+  }
 };
 
 template <class T>
@@ -49,15 +54,139 @@ __device__ void load_unit(const T* row, int width, float scale, float* to) {
   for (int i = static_cast<int>(threadIdx.x); i < width; i += kThreads) to[i] *= factor;
 }
 
+constexpr int kHeldRows = 32;                     // of the state, a thread's
+constexpr int kSharers = 4;                       // threads of a column
+constexpr int kHeldWidth = kSharers * kHeldRows;  // of keys
+constexpr int kWarpColumns = 32 / kSharers;
+constexpr int kBlockColumns = kThreads / kSharers;
+constexpr int kStepTokens = 16;
+
+struct DeltaStep {
+  alignas(16) float keys[kStepTokens][kHeldWidth];  // unit, zeros beyond their width; queries scaled besides
+  alignas(16) float queries[kStepTokens][kHeldWidth];
+  float values[kStepTokens][kBlockColumns];
+  float decays[kStepTokens], betas[kStepTokens];
+};
+
+// A warp a row.
 template <class T>
-__global__ void __launch_bounds__(kThreads) delta_kernel(Delta<T> delta) {
+__device__ void load_held(const T* row, int width, float scale, float* to) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  float x[kHeldWidth / 32], squares = 0.0f;
+#pragma unroll
+  for (int i = 0; i < kHeldWidth / 32; ++i) {
+    x[i] = lane + 32 * i < width ? to_float(row[lane + 32 * i]) : 0.0f;
+    squares += x[i] * x[i];
+  }
+  for (int step = 16; step > 0; step /= 2) squares += __shfl_xor_sync(~0u, squares, step);
+  const float factor = scale / sqrtf(squares + kEps);
+#pragma unroll
+  for (int i = 0; i < kHeldWidth / 32; ++i) to[lane + 32 * i] = x[i] * factor;
+}
+
+// What `count` tokens from `first` on bring.
+template <class T>
+__device__ void load_step(const Delta<T>& delta, std::int64_t first, int count, std::int64_t head, int first_column,
+                          DeltaStep& step) {
+  const std::int64_t key_head = head / delta.values_of_key;
+  const float root = 1.0f / sqrtf(static_cast<float>(delta.key_width));
+  for (int i = static_cast<int>(threadIdx.x) / 32; i < 2 * count; i += kThreads / 32) {
+    const int t = i / 2;
+    if (i % 2 == 0)
+      load_held(delta.k.row(first + t, key_head), delta.key_width, 1.0f, step.keys[t]);
+    else
+      load_held(delta.q.row(first + t, key_head), delta.key_width, root, step.queries[t]);
+  }
+  for (int i = static_cast<int>(threadIdx.x); i < count * kBlockColumns; i += kThreads) {
+    const int t = i / kBlockColumns, c = i % kBlockColumns;
+    const bool there = first_column + c < delta.value_width;
+    step.values[t][c] = there ? to_float(delta.v.row(first + t, head)[first_column + c]) : 0.0f;
+  }
+  if (const int t = static_cast<int>(threadIdx.x); t < count) {
+    step.decays[t] = expf(delta.decay.row(first + t)[head]);
+    step.betas[t] = delta.beta.row(first + t)[head];
+  }
+}
+
+__device__ float sum_of_sharers(float x) {
+#pragma unroll
+  for (int step = kWarpColumns; step < 32; step *= 2) x += __shfl_xor_sync(~0u, x, step);
+  return x;
+}
+
+// One token over a thread's rows of its column; the result is the whole column's.
+__device__ float take_token(const DeltaStep& step, int t, int column, int first_row, float (&state)[kHeldRows]) {
+  const float decay = step.decays[t];
+  float keys[kHeldRows], sums[2] = {};
+#pragma unroll
+  for (int i = 0; i < kHeldRows; i += 4) {
+    const float4 four = *reinterpret_cast<const float4*>(&step.keys[t][first_row + i]);
+    keys[i] = four.x, keys[i + 1] = four.y, keys[i + 2] = four.z, keys[i + 3] = four.w;
+  }
+#pragma unroll
+  for (int i = 0; i < kHeldRows; ++i) {
+    state[i] *= decay;
+    sums[i % 2] = fmaf(keys[i], state[i], sums[i % 2]);
+  }
+  const float change = step.betas[t] * (step.values[t][column] - sum_of_sharers(sums[0] + sums[1]));
+  sums[0] = sums[1] = 0.0f;
+#pragma unroll
+  for (int i = 0; i < kHeldRows; i += 4) {
+    const float4 four = *reinterpret_cast<const float4*>(&step.queries[t][first_row + i]);
+    const float queries[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      state[i + j] = fmaf(keys[i + j], change, state[i + j]);
+      sums[j % 2] = fmaf(queries[j], state[i + j], sums[j % 2]);
+    }
+  }
+  return sum_of_sharers(sums[0] + sums[1]);
+}
+
+// blockIdx.x: of all heads, one after the other, so many columns each.
+template <class T>
+__global__ void __launch_bounds__(kThreads, 3) held_delta_kernel(const __grid_constant__ Delta<T> delta) {
+  __shared__ DeltaStep step;
+  const int tiles = (delta.value_width + kBlockColumns - 1) / kBlockColumns;
+  const int head = static_cast<int>(blockIdx.x) / tiles,
+            first_column = static_cast<int>(blockIdx.x) % tiles * kBlockColumns;
+  const int seq = static_cast<int>(blockIdx.y), lane = static_cast<int>(threadIdx.x) % 32;
+  const int column = static_cast<int>(threadIdx.x) / 32 * kWarpColumns + lane % kWarpColumns;  // of the block
+  const int first_row = lane / kWarpColumns * kHeldRows;
+  const bool there = first_column + column < delta.value_width;
+  const std::int64_t begin = delta.query_start[seq];
+  const std::int64_t end = delta.query_start[seq + 1];
+  const bool fresh = delta.context[seq] == end - begin;
+  float* const cells = delta.state_of(seq, head) + first_column + column;
+  float state[kHeldRows];
+#pragma unroll
+  for (int i = 0; i < kHeldRows; ++i) {
+    const int row = first_row + i;
+    state[i] = there && !fresh && row < delta.key_width ? cells[row * delta.value_width] : 0.0f;
+  }
+  for (std::int64_t first = begin; first < end; first += kStepTokens) {
+    const int count = static_cast<int>(min(std::int64_t{kStepTokens}, end - first));
+    __syncthreads();
+    load_step(delta, first, count, head, first_column, step);
+    __syncthreads();
+    for (int t = 0; t < count; ++t) {
+      const float sum = take_token(step, t, column, first_row, state);
+      if (there && first_row == 0) delta.out.row(first + t, head)[first_column + column] = from_float<T>(sum);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kHeldRows; ++i)
+    if (const int row = first_row + i; there && row < delta.key_width) cells[row * delta.value_width] = state[i];
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads, 8) delta_kernel(const __grid_constant__ Delta<T> delta) {
   __shared__ float q[kMaxKeyWidth], k[kMaxKeyWidth];
   const std::int64_t head = blockIdx.x;
   const int seq = static_cast<int>(blockIdx.y);
   const std::int64_t begin = delta.query_start[seq];
   const std::int64_t end = delta.query_start[seq + 1];
-  const std::int64_t cells = std::int64_t{delta.key_width} * delta.value_width;
-  float* state = delta.state + (delta.records[seq] * std::int64_t{gridDim.x} + head) * cells;
+  float* state = delta.state_of(seq, head);
   if (delta.context[seq] == end - begin)  // columns belong to threads, here and below
     for (int c = static_cast<int>(threadIdx.x); c < delta.value_width; c += kThreads)
       for (int r = 0; r < delta.key_width; ++r) state[std::int64_t{r} * delta.value_width + c] = 0.0f;
@@ -72,10 +201,12 @@ __global__ void __launch_bounds__(kThreads) delta_kernel(Delta<T> delta) {
     for (int c = static_cast<int>(threadIdx.x); c < delta.value_width; c += kThreads) {
       float* column = state + c;
       float read = 0.0f;
+#pragma unroll 2
       for (int r = 0; r < delta.key_width; ++r)
         read = fmaf(k[r], decay * column[std::int64_t{r} * delta.value_width], read);
       const float change = beta * (to_float(delta.v.row(t, head)[c]) - read);
       float sum = 0.0f;
+#pragma unroll 2
       for (int r = 0; r < delta.key_width; ++r) {
         float& cell = column[std::int64_t{r} * delta.value_width];
         cell = fmaf(k[r], change, decay * cell);
@@ -98,7 +229,6 @@ void delta_rule(cudaStream_t stream, const DeltaRuleArgs& args) {
                     args.out.dtype() == args.v.dtype(),
                 "shapes of delta_rule");
   if (args.batch.num_seqs == 0) return;
-  const dim3 grid(static_cast<unsigned>(heads), static_cast<unsigned>(args.batch.num_seqs));
   visit_float(args.v.dtype(), [&](auto type) {
     using T = decltype(type);
     Delta<T> delta;
@@ -112,10 +242,16 @@ void delta_rule(cudaStream_t stream, const DeltaRuleArgs& args) {
     delta.query_start = ints(args.batch.query_start);
     delta.context = ints(args.batch.context);
     delta.out = heads_of<T>(args.out);
+    delta.heads = static_cast<int>(heads);
     delta.key_width = static_cast<int>(key_width);
     delta.value_width = static_cast<int>(args.v.size(2));
     delta.values_of_key = static_cast<int>(heads / args.k.size(1));
-    delta_kernel<T><<<grid, kThreads, 0, stream>>>(delta);
+    const auto seqs = static_cast<unsigned>(args.batch.num_seqs);
+    if (key_width <= kHeldWidth)
+      held_delta_kernel<T>
+          <<<dim3(delta.heads * blocks_for(delta.value_width, kBlockColumns), seqs), kThreads, 0, stream>>>(delta);
+    else
+      delta_kernel<T><<<dim3(delta.heads, seqs), kThreads, 0, stream>>>(delta);
   });
   check_launch();
 }

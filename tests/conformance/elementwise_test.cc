@@ -166,6 +166,43 @@ TEST(Scale, FactorAndSoftCap) {
     }
 }
 
+// A choice of many tokens among many experts, heads of many tokens: more rows than 16 bits count.
+TEST(Rows, AsManyAsAStepHas) {
+  constexpr std::int64_t kRows = 70000, kWidth = 3;
+  Random random(12);
+  const std::vector<float> x = random.normals(kRows * kWidth);
+  std::vector<std::int32_t> backwards;
+  std::vector<double> scaled, turned, doubled, gated;
+  for (std::int64_t r = 0; r < kRows; ++r) {
+    backwards.push_back(static_cast<std::int32_t>(kRows - 1 - r));
+    for (std::int64_t i = 0; i < kWidth; ++i) {
+      const double number = x[static_cast<std::size_t>(r * kWidth + i)];
+      scaled.push_back(3.0 * number);
+      turned.push_back(x[static_cast<std::size_t>((kRows - 1 - r) * kWidth + i)]);
+      doubled.push_back(2.0 * number);
+      gated.push_back(number * number / (1.0 + std::exp(-number)));
+    }
+  }
+  for_each_path([&](Path& path) {
+    Arena arena(path.backend->device());
+    Ops& ops = path.backend->ops();
+    const Tensor rows = arena.floats(x, {kRows, kWidth});
+    const auto expect = [&](const char* name, const std::vector<double>& want, const auto& compute) {
+      const Tensor out = arena.blank({kRows, kWidth});
+      compute(out);
+      expect_close(name, arena.read(out), want, kWidth, 4e-6);
+    };
+    expect("scale", scaled,
+           [&](const Tensor& out) { ops.scale({.x = rows, .weight = {}, .factor = 3.0f, .out = out}); });
+    expect("gather", turned,
+           [&](const Tensor& out) { ops.gather({.x = rows, .index = arena.ints(backwards, {kRows}), .out = out}); });
+    expect("add", doubled, [&](const Tensor& out) { ops.add({.a = rows, .b = rows, .out = out}); });
+    expect("gated_activation", gated, [&](const Tensor& out) {
+      ops.gated_activation({.gate = rows, .up = rows, .kind = Activation::silu, .out = out});
+    });
+  });
+}
+
 TEST(Absmax, RaisesButNeverLowersAndPassesOverNan) {
   std::vector<float> x(4 * 3 * 20, 0.5f);
   x[0 * 60 + 20 + 7] = -9.0f;          // head 1

@@ -69,8 +69,58 @@ const std::vector<std::vector<Piece>> kSteps = {
     {{1, 13, 17}, {2, 3, 27}},
 };
 
+constexpr std::int64_t kChannels = 37;
+
+// One sequence, x [tokens, kChannels].
+std::vector<double> convolved(const std::vector<float>& x, const std::vector<float>& weight, std::int64_t taps) {
+  std::vector<double> rows;
+  for (std::int64_t t = 0; t < std::ssize(x) / kChannels; ++t)
+    for (std::int64_t c = 0; c < kChannels; ++c) {
+      double sum = 0.0;
+      for (std::int64_t j = std::max<std::int64_t>(0, taps - 1 - t); j < taps; ++j)
+        sum += static_cast<double>(weight[static_cast<std::size_t>(c * taps + j)]) *
+               x[static_cast<std::size_t>((t - taps + 1 + j) * kChannels + c)];
+      rows.push_back(sum / (1.0 + std::exp(-sum)));
+    }
+  return rows;
+}
+
+// Chunks that several threads share, and such as are shorter than the past.
+TEST(ConvUpdate, ChunksOfAnySizeFollowTheFormula) {
+  constexpr std::int32_t kTokens = 100;
+  for (const std::int64_t taps : {4, 3}) {
+    Random random(16);
+    const std::vector<float> weight = random.normals(kChannels * taps);
+    const std::vector<std::vector<float>> x = {random.normals(kTokens * kChannels)};
+    const std::vector<double> want = convolved(x[0], weight, taps);
+    for_each_path([&](Path& path) {
+      for (const std::int32_t size : {1, 2, 33, 64, kTokens}) {
+        SCOPED_TRACE("in chunks of " + std::to_string(size));
+        Arena arena(path.backend->device());
+        const Tensor state = arena.blank({1, kChannels, taps - 1});
+        std::vector<float> rows;
+        for (std::int32_t begin = 0; begin < kTokens; begin += size) {
+          const std::vector<Piece> piece = {{0, begin, std::min(size, kTokens - begin)}};
+          const BatchView batch = batch_of(arena, piece);
+          const Tensor out = arena.blank({batch.num_tokens, kChannels});
+          path.backend->ops().conv_update(
+              {.x = arena.floats(rows_of(x, piece, kChannels), {batch.num_tokens, kChannels}),
+               .weight = arena.floats(weight, {kChannels, taps}),
+               .state = state,
+               .records = records_of(arena, piece),
+               .batch = batch,
+               .out = out});
+          const std::vector<float> chunk = arena.read(out);
+          rows.insert(rows.end(), chunk.begin(), chunk.end());
+        }
+        expect_close("conv_update", rows, want, kChannels, 3e-6);
+      }
+    });
+  }
+}
+
 TEST(ConvUpdate, CarriesItsPastFromStepToStep) {
-  constexpr std::int64_t kChannels = 37, kTokens = 30;
+  constexpr std::int64_t kTokens = 30;
   for (const std::int64_t taps : {4, 2}) {
     Random random(13);
     const std::vector<float> weight = random.normals(kChannels * taps);
@@ -78,15 +128,7 @@ TEST(ConvUpdate, CarriesItsPastFromStepToStep) {
     std::vector<std::vector<double>> want;
     for (int s = 0; s < 3; ++s) {
       x.push_back(random.normals(kTokens * kChannels));
-      std::vector<double>& rows = want.emplace_back();
-      for (std::int64_t t = 0; t < kTokens; ++t)
-        for (std::int64_t c = 0; c < kChannels; ++c) {
-          double sum = 0.0;
-          for (std::int64_t j = std::max<std::int64_t>(0, taps - 1 - t); j < taps; ++j)
-            sum += static_cast<double>(weight[static_cast<std::size_t>(c * taps + j)]) *
-                   x.back()[static_cast<std::size_t>((t - taps + 1 + j) * kChannels + c)];
-          rows.push_back(sum / (1.0 + std::exp(-sum)));
-        }
+      want.push_back(convolved(x.back(), weight, taps));
     }
     for_each_path([&](Path& path) {
       Arena arena(path.backend->device());
@@ -250,8 +292,8 @@ TEST(DeltaRule, CarriesItsStateFromStepToStep) {
 
 // Whatever form a path takes for so many tokens, the numbers and the state that it leaves are those of the formula.
 TEST(DeltaRule, ChunksOfAnySizeFollowTheFormula) {
-  for (const DeltaShape& shape :
-       {DeltaShape{.tokens = 150}, DeltaShape{150, 1, 3, 64, 64}, DeltaShape{70, 1, 1, 33, 96}}) {
+  for (const DeltaShape& shape : {DeltaShape{.tokens = 150}, DeltaShape{150, 1, 3, 64, 64},
+                                  DeltaShape{70, 1, 1, 33, 96}, DeltaShape{40, 1, 2, 136, 24}}) {
     const DeltaInputs in = make_delta(shape, 1);
     const auto tokens = static_cast<std::int32_t>(shape.tokens);
     for_each_path([&](Path& path) {
