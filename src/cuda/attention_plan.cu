@@ -201,9 +201,7 @@ PrefillItem* PagePlan::list(int i) const {
 
 const RowLaunch& PagePlan::launch(const KvFormat& format, portable::Phase phase) const {
   for (const RowLaunch& launch : launches_)
-    if (launch.row->phase == phase && launch.row->key == format.segments[0].elem &&
-        launch.row->value == format.segments[1].elem)
-      return launch;
+    if (launch.row->phase == phase && has_kinds(*launch.row, format)) return launch;
   octavo::check(false, "a cache that this wing refuses");
   return launches_.front();
 }
@@ -218,10 +216,11 @@ Status PagePlan::reserve(Device& device) {
   OCTAVO_TRY(allocate(device, decodes_, seqs * kMaxSplits * sizeof(DecodeItem)));
   OCTAVO_TRY(allocate(device, prefills_, tiles * sizeof(PrefillItem)));
   OCTAVO_TRY(allocate(device, counts_, kMaxTileSizes * 2 * sizeof(std::int32_t)));
-  std::size_t floats = partials * static_cast<std::size_t>(image_width(width_));
+  std::size_t floats = 0;
   const std::size_t pieces = kPieceRounds * static_cast<std::size_t>(num_processors_);
   for (const RowLaunch& launch : launches_)
-    floats = std::max(floats, pieces * static_cast<std::size_t>(launch.row->piece_floats * launch.blocks));
+    floats = std::max({floats, partials * static_cast<std::size_t>(launch.row->width),
+                       pieces * static_cast<std::size_t>(launch.row->piece_floats * launch.blocks)});
   OCTAVO_TRY(allocate(device, partial_, floats * sizeof(float)));
   OCTAVO_TRY(allocate(device, partial_sums_, partials * sizeof(float2)));
   OCTAVO_TRY(allocate(device, arrivals_, (seqs * heads + 2) * sizeof(std::uint32_t)));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "cuda/portable/latent_params.h"
 #include "cuda/portable/params.h"
 #include "ops/ops.h"
 
@@ -14,12 +15,16 @@ namespace octavo::cuda {
 
 struct RowLaunch {
   const portable::KernelRow* row = nullptr;
+  void (*latent_kernel)(portable::LatentParams) = nullptr;  // of a latent cache, in the row's place
   int shared_bytes = 0;
   int blocks = 0;  // of a processor, at once
 };
 
 // Whether this wing's kernels serve the shape where a block may have so much shared memory.
 Status rows_serve(const AttentionShape& shape, int shared_limit);
+
+// Whether the row reads caches of these kinds. A latent is key and value at once, and rope keys may be of any kind.
+bool has_kinds(const portable::KernelRow& row, const KvFormat& format);
 
 // Bytes of shared memory that a block may ask for on the device in use; 0: there is none.
 int shared_limit();

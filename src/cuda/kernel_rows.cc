@@ -8,6 +8,7 @@
 #include "cuda/attention_plan.h"
 #include "cuda/check.h"
 #include "cuda/few_rows.h"
+#include "cuda/portable/latent_params.h"
 #include "cuda/portable/params.h"
 #include "cuda/sm90/rows.h"
 
@@ -66,8 +67,10 @@ Status fits(const KernelRow& row, const KernelWork& work) {
     const KvFormat& format = a.kv.format;
     const bool decodes = row.phase == KernelPhase::decode;
     if (!decodes && row.phase != KernelPhase::prefill) return wrong_shape(row);
-    const bool serves = format.segments[0].elem == row.key && format.segments[1].elem == row.value &&
-                        format.segments[0].width == row.head_dim && format.segments[1].width == row.head_dim &&
+    const bool latent = row.rope_dim > 0;  // whose rope keys may be of any kind
+    const bool serves = is_latent(format) == latent && format.segments[0].elem == row.key &&
+                        (latent || format.segments[1].elem == row.value) && format.segments[0].width == row.head_dim &&
+                        format.segments[1].width == (latent ? row.rope_dim : row.head_dim) &&
                         a.batch.num_decodes == (decodes ? a.batch.num_seqs : 0);
     return serves ? Status() : wrong_shape(row);
   }
@@ -149,23 +152,35 @@ Result<double> run_attention(CudaDevice& device, Ops& ops, const KernelRow& row,
 
 }  // namespace
 
+namespace {
+
+KernelEntry entry_of(const portable::KernelRow& built) {
+  KernelEntry entry;
+  entry.row.name = built.name;
+  entry.row.phase = built.phase == portable::Phase::decode ? KernelPhase::decode : KernelPhase::prefill;
+  entry.row.head_dim = built.width;
+  entry.row.key = built.key;
+  entry.row.value = built.value;
+  entry.row.products_in_8_bits = built.products_in_8_bits;
+  entry.row.threads = built.threads;
+  entry.row.shared_bytes = built.shared_bytes + built.shared_bytes_a_row * kDecodeRows;
+  entry.function = reinterpret_cast<const void*>(built.kernel);
+  return entry;
+}
+
+}  // namespace
+
 std::vector<KernelEntry> attention_kernels() {
   std::vector<KernelEntry> entries;
   for (const auto& rows : {sm90::all_rows(), portable::rows_of_64(), portable::rows_of_128(), portable::rows_of_256(),
                            portable::wide_rows_of_256(), portable::rows_of_512()})
-    for (const portable::KernelRow& built : rows) {
-      KernelEntry entry;
-      entry.row.name = built.name;
-      entry.row.phase = built.phase == portable::Phase::decode ? KernelPhase::decode : KernelPhase::prefill;
-      entry.row.head_dim = built.width;
-      entry.row.key = built.key;
-      entry.row.value = built.value;
-      entry.row.products_in_8_bits = built.products_in_8_bits;
-      entry.row.threads = built.threads;
-      entry.row.shared_bytes = built.shared_bytes + built.shared_bytes_a_row * kDecodeRows;
-      entry.function = reinterpret_cast<const void*>(built.kernel);
-      entries.push_back(std::move(entry));
-    }
+    for (const portable::KernelRow& built : rows) entries.push_back(entry_of(built));
+  for (const portable::LatentRow& built : portable::latent_rows()) {
+    KernelEntry entry = entry_of(built.row);
+    entry.row.rope_dim = kRopeImage;
+    entry.function = reinterpret_cast<const void*>(built.kernel);
+    entries.push_back(std::move(entry));
+  }
   return entries;
 }
 

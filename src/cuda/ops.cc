@@ -1,9 +1,11 @@
 #include "cuda/ops.h"
 
-#include "base/check.h"
 #include "cuda/attention.h"
 #include "cuda/few_rows.h"
+#include "cuda/head_linear.h"
 #include "cuda/kv_write.h"
+#include "cuda/latent_layout.cuh"
+#include "cuda/latent_write.h"
 #include "cuda/verbs.h"
 
 namespace octavo::cuda {
@@ -18,10 +20,7 @@ void CudaOps::embed(const EmbedArgs& args) { cuda::embed(device_.stream(), args)
 void CudaOps::rms_norm(const RmsNormArgs& args) { cuda::rms_norm(device_.stream(), args); }
 void CudaOps::add_rms_norm(const AddRmsNormArgs& args) { cuda::add_rms_norm(device_.stream(), args); }
 void CudaOps::linear(const LinearArgs& args) { linear_->run(device_.stream(), args); }
-// Latent attention alone asks for it, and supports() refuses that.
-void CudaOps::head_linear(const HeadLinearArgs&) {
-  octavo::check(false, "latent attention is refused at start on CUDA");
-}
+void CudaOps::head_linear(const HeadLinearArgs& args) { cuda::head_linear(device_.stream(), args); }
 void CudaOps::grouped_linear(const GroupedLinearArgs& args) { grouped_linear_.run(device_.stream(), args); }
 void CudaOps::route(const RouteArgs& args) { cuda::route(device_.stream(), args); }
 void CudaOps::rope(const RopeArgs& args) { cuda::rope(device_.stream(), args); }
@@ -31,7 +30,9 @@ void CudaOps::gated_linear(const GatedLinearArgs& args) {
 }
 
 QuerySpec CudaOps::query_spec(const KvFormat& format) const { return cuda::query_spec(format); }
-void CudaOps::kv_write(const KvWriteArgs& args) { cuda::kv_write(device_.stream(), args); }
+void CudaOps::kv_write(const KvWriteArgs& args) {
+  is_latent(args.kv.format) ? latent_write(device_.stream(), args) : cuda::kv_write(device_.stream(), args);
+}
 Result<std::unique_ptr<AttentionPlan>> CudaOps::make_plan(const AttentionShape& shape, int max_seqs, int max_tokens) {
   return cuda::make_plan(device_, shape, max_seqs, max_tokens, deterministic_);
 }

@@ -31,8 +31,9 @@ constexpr std::string_view name_of(KernelPhase phase) {
 struct KernelRow {
   std::string name;  // "portable.decode.d128.fp8_e4m3": unique in a wing
   KernelPhase phase = KernelPhase::decode;
-  std::int32_t head_dim = 0;         // 0: not of heads
+  std::int32_t head_dim = 0;         // 0: not of heads; of a latent cache the latent's
   std::optional<KvElem> key, value;  // of attention; a writer takes every kind
+  std::int32_t rope_dim = 0;         // numbers of a latent cache's rope keys; 0: K and V
   std::optional<DType> weight;       // of linear
   std::int32_t max_tokens = 0;       // rows of x that a linear row takes at once; 0: any number
   bool products_in_8_bits = false;   // which ceiling it runs against

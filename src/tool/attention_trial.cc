@@ -13,22 +13,44 @@ constexpr int kPageTokens = 64;
 constexpr std::int64_t kSourceTokens = 32768;
 constexpr std::int64_t kSequenceShift = 4096;  // between the beginnings of two sequences in the source
 
-// Heads as models with such heads have them.
-int kv_heads_of(int width) { return width <= 128 ? 8 : 4; }
-int q_heads_of(int width) { return width <= 128 ? 32 : 16; }
+// Heads as models with such heads have them; over latents those of one of four ranks.
+struct TrialHeads {
+  int head_dim = 0, rope_dim = 0;  // of the row
 
-KvSegment segment_of(KvPart part, KvElem elem, int width) {
-  KvSegment segment{.part = part, .elem = elem, .heads = kv_heads_of(width), .width = width};
+  explicit TrialHeads(const KernelRow& row) : head_dim(row.head_dim), rope_dim(row.rope_dim) {}
+  bool operator==(const TrialHeads&) const = default;
+  bool latent() const { return rope_dim > 0; }
+  int kv_heads() const { return latent() ? 1 : head_dim <= 128 ? 8 : 4; }
+  int q_heads() const { return latent() || head_dim > 128 ? 16 : 32; }
+  // Of what the cache keeps, and of queries.
+  int first_width() const { return head_dim; }
+  int second_width() const { return latent() ? rope_dim : head_dim; }
+  int query_width() const { return head_dim + rope_dim; }
+};
+
+KvSegment segment_of(KvPart part, KvElem elem, int heads, int width) {
+  KvSegment segment{.part = part, .elem = elem, .heads = heads, .width = width};
   segment.grain = elem == KvElem::int8 ? KvGrain::token_head : is_8bit(elem) ? KvGrain::head : KvGrain::none;
   return segment;
+}
+
+KvFormat format_of(const KernelRow& row) {
+  const TrialHeads heads(row);
+  KvFormat format;
+  format.num_segments = 2;
+  format.segments[0] =
+      segment_of(heads.latent() ? KvPart::latent : KvPart::key, *row.key, heads.kv_heads(), heads.first_width());
+  format.segments[1] = heads.latent() ? segment_of(KvPart::rope, KvElem::bf16, 1, heads.second_width())
+                                      : segment_of(KvPart::value, *row.value, heads.kv_heads(), heads.second_width());
+  return format;
 }
 
 // Far from 1, by head, K and V apart; what N(0, 1) needs in e4m3.
 std::vector<float> scales_of(KvPart part, int heads) {
   std::vector<float> scales;
   for (int h = 0; h < heads; ++h)
-    scales.push_back(part == KvPart::key ? 0.012f + 0.001f * static_cast<float>(h)
-                                         : 0.03f - 0.002f * static_cast<float>(h));
+    scales.push_back(part == KvPart::key || part == KvPart::latent ? 0.012f + 0.001f * static_cast<float>(h)
+                                                                   : 0.03f - 0.002f * static_cast<float>(h));
   return scales;
 }
 
@@ -51,20 +73,20 @@ std::string tokens_name(std::int64_t tokens) {
 }  // namespace
 
 struct AttentionTrials::Source {
-  int width = 0, kv_heads = 0;
-  std::vector<std::uint16_t> keys, values;  // bf16 [kSourceTokens, kv_heads, width]
+  TrialHeads heads;
+  std::vector<std::uint16_t> first, second;  // K and V, or latents and rope keys: bf16 [kSourceTokens, kv_heads, width]
   TrialMemory memory;
-  Tensor device_keys, device_values;
+  Tensor device_first, device_second;
 
-  explicit Source(Device& device) : memory(device) {}
+  Source(Device& device, const TrialHeads& of) : heads(of), memory(device) {}
 
   // Row of a head of one sequence's token, as its cache keeps it.
-  std::vector<float> row(bool key, const KvSegment& segment, float scale, std::int64_t seq, std::int64_t token,
+  std::vector<float> row(int part, const KvSegment& segment, float scale, std::int64_t seq, std::int64_t token,
                          int head) const {
     const std::int64_t from = (token + seq * kSequenceShift) % kSourceTokens;
-    const std::uint16_t* bits = (key ? keys : values).data() + (from * kv_heads + head) * width;
-    std::vector<float> numbers(static_cast<std::size_t>(width));
-    std::transform(bits, bits + width, numbers.begin(), [](std::uint16_t b) { return f32_from_bf16(b); });
+    const std::uint16_t* bits = (part == 0 ? first : second).data() + (from * segment.heads + head) * segment.width;
+    std::vector<float> numbers(static_cast<std::size_t>(segment.width));
+    std::transform(bits, bits + segment.width, numbers.begin(), [](std::uint16_t b) { return f32_from_bf16(b); });
     as_stored(segment, scale, numbers);
     return numbers;
   }
@@ -81,21 +103,19 @@ struct TrialCache {
 
 }  // namespace
 
-Result<std::shared_ptr<const AttentionTrials::Source>> AttentionTrials::source_of(int width) {
-  if (source_ && source_->width == width) return source_;
+Result<std::shared_ptr<const AttentionTrials::Source>> AttentionTrials::source_of(const KernelRow& row) {
+  const TrialHeads heads(row);
+  if (source_ && source_->heads == heads) return source_;
   source_.reset();
-  auto source = std::make_shared<Source>(backend_.device());
-  source->width = width;
-  source->kv_heads = kv_heads_of(width);
+  auto source = std::make_shared<Source>(backend_.device(), heads);
   TrialNumbers numbers(seed_);
-  const std::int64_t count = kSourceTokens * source->kv_heads * width;
-  source->keys = numbers.normals(count);
-  source->values = numbers.normals(count);
-  const auto put = [&](const std::vector<std::uint16_t>& from) {
-    return source->memory.put(std::span(from), DType::bf16, {kSourceTokens, source->kv_heads, width});
+  source->first = numbers.normals(kSourceTokens * heads.kv_heads() * heads.first_width());
+  source->second = numbers.normals(kSourceTokens * heads.kv_heads() * heads.second_width());
+  const auto put = [&](const std::vector<std::uint16_t>& from, int width) {
+    return source->memory.put(std::span(from), DType::bf16, {kSourceTokens, heads.kv_heads(), width});
   };
-  OCTAVO_TRY(source->device_keys, put(source->keys));
-  OCTAVO_TRY(source->device_values, put(source->values));
+  OCTAVO_TRY(source->device_first, put(source->first, heads.first_width()));
+  OCTAVO_TRY(source->device_second, put(source->second, heads.second_width()));
   source_ = source;
   return source_;
 }
@@ -153,9 +173,8 @@ Result<std::vector<std::int32_t>> put_pages(TrialMemory& memory, Device& device,
 
 // Where a writer puts queries, in the form that this wing's attention reads.
 Result<Query> blank_query(Backend& backend, TrialMemory& memory, const KvFormat& format, std::int64_t tokens,
-                          std::int64_t heads) {
+                          std::int64_t heads, std::int64_t width) {
   const QuerySpec spec = backend.ops().query_spec(format);
-  const std::int64_t width = format.segments[0].width;
   Query query;
   OCTAVO_TRY(query.values, memory.blank(spec.dtype, {tokens, heads, width * spec.width_factor}));
   if (spec.has_scale) {
@@ -168,7 +187,11 @@ Result<Query> blank_query(Backend& backend, TrialMemory& memory, const KvFormat&
 template <class Source>
 Status fill(Backend& backend, TrialMemory& memory, const TrialCache& cache, const Source& source,
             const std::vector<std::int32_t>& table) {
-  OCTAVO_TRY(const Query scratch, blank_query(backend, memory, cache.view.format, kSourceTokens, source.kv_heads));
+  // Queries go nowhere: of K and V those rows are K, a latent cache is written without any.
+  const TrialHeads& heads = source.heads;
+  const std::int64_t scratch_rows = heads.latent() ? 1 : kSourceTokens;
+  OCTAVO_TRY(const Query scratch,
+             blank_query(backend, memory, cache.view.format, scratch_rows, heads.kv_heads(), heads.query_width()));
   const std::int64_t context = cache.batch.max_context;
   for (std::int64_t seq = 0; seq < cache.batch.num_seqs; ++seq)
     for (std::int64_t token = 0; token < context;) {
@@ -180,11 +203,13 @@ Status fill(Backend& backend, TrialMemory& memory, const TrialCache& cache, cons
         slots.push_back(table[page] * kPageTokens + static_cast<std::int32_t>(t % kPageTokens));
       }
       OCTAVO_TRY(const Tensor on_device, memory.put(std::span<const std::int32_t>(slots), DType::i32, {count}));
-      const Tensor keys = source.device_keys.rows(from, count), values = source.device_values.rows(from, count);
-      const Query query{scratch.values.rows(0, count), scratch.scale.empty() ? Tensor() : scratch.scale.rows(0, count)};
-      backend.ops().kv_write({.q = keys,
-                              .k = keys,
-                              .v = values,
+      const Tensor first = source.device_first.rows(from, count), second = source.device_second.rows(from, count);
+      const std::int64_t queries = heads.latent() ? 0 : count;
+      const Query query{scratch.values.rows(0, queries),
+                        scratch.scale.empty() ? Tensor() : scratch.scale.rows(0, queries)};
+      backend.ops().kv_write({.q = heads.latent() ? scratch.values.rows(0, 0) : first,
+                              .k = first,
+                              .v = second,
                               .rope = {},
                               .positions = on_device,
                               .slots = on_device,
@@ -198,9 +223,9 @@ Status fill(Backend& backend, TrialMemory& memory, const TrialCache& cache, cons
 // Softmax over tokens [0, visible) in two passes.
 std::vector<double> attended(const std::vector<std::vector<float>>& keys, const std::vector<std::vector<float>>& values,
                              std::int64_t visible, const std::uint16_t* query, double scale) {
-  const std::size_t width = keys.front().size();
-  std::vector<double> q(width), scores(static_cast<std::size_t>(visible)), out(width, 0.0);
-  for (std::size_t d = 0; d < width; ++d) q[d] = f32_from_bf16(query[d]);
+  const std::size_t width = values.front().size();
+  std::vector<double> q(keys.front().size()), scores(static_cast<std::size_t>(visible)), out(width, 0.0);
+  for (std::size_t d = 0; d < q.size(); ++d) q[d] = f32_from_bf16(query[d]);
   for (std::size_t t = 0; t < scores.size(); ++t)
     scores[t] = scale * std::inner_product(q.begin(), q.end(), keys[t].begin(), 0.0);
   const double most = *std::max_element(scores.begin(), scores.end());
@@ -228,16 +253,16 @@ constexpr std::int64_t kQueryRows = 4093;
 
 // queries: bf16 [at most kQueryRows, q_heads, width], in the form that this wing's attention reads.
 Result<Query> put_queries(Backend& backend, TrialMemory& memory, const KvView& view,
-                          const std::vector<std::uint16_t>& queries, const Tensor& positions, std::int64_t q_heads) {
+                          const std::vector<std::uint16_t>& queries, const Tensor& positions, const TrialHeads& heads) {
   const std::int64_t tokens = positions.elements();
-  const std::int64_t width = view.format.segments[0].width;
-  OCTAVO_TRY(const Tensor q, memory.blank(DType::bf16, {tokens, q_heads, width}));
+  OCTAVO_TRY(const Tensor q, memory.blank(DType::bf16, {tokens, heads.q_heads(), heads.query_width()}));
   for (std::int64_t at = 0; at < tokens; at += kQueryRows) {
     const Tensor rows = q.rows(at, std::min(tokens - at, kQueryRows));
     backend.device().upload(rows.raw(),
                             std::as_bytes(std::span(queries)).first(static_cast<std::size_t>(rows.bytes())));
   }
-  OCTAVO_TRY(const Query query, blank_query(backend, memory, view.format, tokens, q_heads));
+  OCTAVO_TRY(const Query query,
+             blank_query(backend, memory, view.format, tokens, heads.q_heads(), heads.query_width()));
   backend.ops().kv_write(
       {.q = q, .k = {}, .v = {}, .rope = {}, .positions = positions, .slots = {}, .kv = view, .query = query});
   return query;
@@ -247,24 +272,36 @@ Result<Query> put_queries(Backend& backend, TrialMemory& memory, const KvView& v
 template <class Source>
 double error_of(const TrialShape& shape, const Source& source, const TrialCache& cache,
                 const std::vector<std::uint16_t>& queries, const std::vector<std::uint16_t>& got, double scale) {
-  const int width = source.width, q_heads = q_heads_of(width), group = q_heads / source.kv_heads;
+  const TrialHeads& heads = source.heads;
+  const int q_heads = heads.q_heads(), group = q_heads / heads.kv_heads();
   const auto* segments = cache.view.format.segments;
   TrialError error;
-  for (const int head : {0, source.kv_heads - 1}) {
-    const std::int32_t seq = head == 0 ? 0 : shape.num_seqs - 1;
+  for (const bool last : {false, true}) {
+    if (last && heads.kv_heads() == 1 && shape.num_seqs == 1) break;  // the same once more
+    const int head = last ? heads.kv_heads() - 1 : 0;
+    const std::int32_t seq = last ? shape.num_seqs - 1 : 0;
     const auto h = static_cast<std::size_t>(head);
     std::vector<std::vector<float>> keys, values;
     for (std::int32_t t = 0; t < shape.context; ++t) {
-      keys.push_back(source.row(true, segments[0], cache.scales[0][h], seq, t, head));
-      values.push_back(source.row(false, segments[1], cache.scales[1][h], seq, t, head));
+      std::vector<float> first = source.row(0, segments[0], cache.scales[0][h], seq, t, head);
+      std::vector<float> second = source.row(1, segments[1], cache.scales[1][h], seq, t, head);
+      if (heads.latent()) {
+        keys.push_back(first);
+        keys.back().insert(keys.back().end(), second.begin(), second.end());
+        values.push_back(std::move(first));
+      } else {
+        keys.push_back(std::move(first));
+        values.push_back(std::move(second));
+      }
     }
     for (const std::int32_t r : sampled_rows(shape.length))
       for (const int q_head : {head * group, head * group + group - 1}) {
         const std::int64_t token = std::int64_t{seq} * shape.length + r;
-        const auto want = attended(keys, values, shape.context - shape.length + r + 1,
-                                   queries.data() + (token % kQueryRows * q_heads + q_head) * width, scale);
-        const std::uint16_t* row = got.data() + (token * q_heads + q_head) * width;
-        for (int d = 0; d < width; ++d) error.add(f32_from_bf16(row[d]), want[static_cast<std::size_t>(d)]);
+        const auto want =
+            attended(keys, values, shape.context - shape.length + r + 1,
+                     queries.data() + (token % kQueryRows * q_heads + q_head) * heads.query_width(), scale);
+        const std::uint16_t* row = got.data() + (token * q_heads + q_head) * heads.head_dim;
+        for (int d = 0; d < heads.head_dim; ++d) error.add(f32_from_bf16(row[d]), want[static_cast<std::size_t>(d)]);
       }
   }
   return error.relative();
@@ -283,34 +320,33 @@ std::vector<TrialShape> usual_shapes(KernelPhase phase) {
 }
 
 Result<KernelTrial> AttentionTrials::run(const KernelRow& row, const TrialShape& shape) {
-  OCTAVO_TRY(const auto shared_source, source_of(row.head_dim));
+  OCTAVO_TRY(const auto shared_source, source_of(row));
   const Source& source = *shared_source;
-  const int width = row.head_dim, q_heads = q_heads_of(width);
+  const TrialHeads& heads = source.heads;
+  const int q_heads = heads.q_heads();
   Device& device = backend_.device();
   TrialMemory memory(device);
   TrialCache cache;
-  cache.view.format.num_segments = 2;
-  cache.view.format.segments[0] = segment_of(KvPart::key, *row.key, width);
-  cache.view.format.segments[1] = segment_of(KvPart::value, *row.value, width);
+  cache.view.format = format_of(row);
   OCTAVO_TRY(backend_.supports({.format = cache.view.format, .q_heads = q_heads, .page_size = kPageTokens}));
   OCTAVO_TRY(put_batch(memory, shape, cache.batch));
   OCTAVO_TRY(const auto table, put_pages(memory, device, cache, seed_));
   OCTAVO_TRY(fill(backend_, memory, cache, source, table));
-  const std::int64_t row_numbers = std::int64_t{q_heads} * width;
+  const std::int64_t row_numbers = std::int64_t{q_heads} * heads.query_width();
   const auto queries = TrialNumbers(seed_ + 1).normals(std::min(shape.tokens(), kQueryRows) * row_numbers);
-  OCTAVO_TRY(const Query query, put_queries(backend_, memory, cache.view, queries, cache.batch.positions, q_heads));
+  OCTAVO_TRY(const Query query, put_queries(backend_, memory, cache.view, queries, cache.batch.positions, heads));
 
   AttentionRule rule;
-  rule.scale = 1.0f / std::sqrt(static_cast<float>(width));
-  OCTAVO_TRY(const Tensor out, memory.blank(DType::bf16, {shape.tokens(), q_heads, width}));
+  rule.scale = 1.0f / std::sqrt(static_cast<float>(heads.query_width()));
+  OCTAVO_TRY(const Tensor out, memory.blank(DType::bf16, {shape.tokens(), q_heads, heads.head_dim}));
   const AttentionWork work{.query = query, .kv = cache.view, .batch = cache.batch, .rule = rule, .out = out};
   KernelTrial trial{.row = row.name, .shape = shape.name()};
   OCTAVO_TRY(trial.ms, backend_.run_row(row.name, {.attention = &work}));
   const double context = shape.context, length = shape.length;
   const double pairs = shape.num_seqs * (length * context - length * (length - 1) / 2);
-  trial.operations = 4.0 * width * q_heads * pairs;
+  trial.operations = 2.0 * (heads.query_width() + heads.head_dim) * q_heads * pairs;
   trial.bytes = shape.num_seqs * context * static_cast<double>(bytes_per_token(cache.view.format)) +
-                4.0 * static_cast<double>(shape.tokens() * row_numbers);
+                2.0 * static_cast<double>(shape.tokens()) * (row_numbers + q_heads * heads.head_dim);
   const std::vector<std::uint16_t> got = downloaded_bf16(device, out);
   trial.error = all_finite(got) ? error_of(shape, source, cache, queries, got, rule.scale) : std::nan("");
   return trial;

@@ -95,7 +95,7 @@ class AttentionTrials {
 
  private:
   struct Source;  // keys and values that caches are filled with, of one head size
-  Result<std::shared_ptr<const Source>> source_of(int width);
+  Result<std::shared_ptr<const Source>> source_of(const KernelRow& row);
 
   Backend& backend_;
   std::uint64_t seed_;

@@ -13,6 +13,7 @@ namespace {
 
 struct HeadCase {
   std::int64_t tokens = 19, heads = 3, unit = 13, first = 4, count = 6;
+  std::int64_t apart = 5;  // numbers of something else behind each row of x: of 8, rows that began aligned stay so
   bool transposed = false;
   DType compute = DType::f32;
   HostPart part = {};  // [heads * unit, in]
@@ -41,18 +42,19 @@ void expect_head_linear(const HeadCase& c, const std::string& name) {
   Random random(51);
   const std::vector<float> x = rounded(random.normals(c.tokens * c.heads * c.in()), c.compute);
   const std::vector<double> want = reference(c, x);
-  std::vector<float> wide;  // the rows of x with five numbers of something else behind each
+  std::vector<float> wide;
   for (std::size_t i = 0; i < x.size(); ++i) {
     wide.push_back(x[i]);
-    if (static_cast<std::int64_t>(i + 1) % c.in() == 0) wide.insert(wide.end(), 5, 9.0f);
+    if (static_cast<std::int64_t>(i + 1) % c.in() == 0)
+      wide.insert(wide.end(), static_cast<std::size_t>(c.apart), 9.0f);
   }
   for_each_path([&](Path& path) {
-    if (!path.processor) return;  // refused at start with all of latent attention
+    if (!reads(*path.backend, {c.part}) || (!path.processor && c.part.dtype == DType::e2m1)) return;
     Arena arena(path.backend->device());
     const Weight weight = upload(arena, {c.part});
     const Tensor out = arena.blank({c.tokens, c.heads, c.out() + 7});
     path.backend->ops().head_linear(
-        {.x = arena.floats(wide, {c.tokens, c.heads, c.in() + 5}, c.compute).columns(0, c.in()),
+        {.x = arena.floats(wide, {c.tokens, c.heads, c.in() + c.apart}, c.compute).columns(0, c.in()),
          .weight = weight,
          .unit = c.unit,
          .first = c.first,
@@ -60,7 +62,9 @@ void expect_head_linear(const HeadCase& c, const std::string& name) {
          .transposed = c.transposed,
          .out = out.columns(7, c.out())});
     const Tensor rows = out.reshaped({c.tokens * c.heads, c.out() + 7});
-    expect_close(name, arena.read(rows.columns(7, c.out())), want, c.out(), path.plain ? 1e-6 : 1e-5);
+    // Elsewhere than on the processor bfloat16 meets bfloat16: of other weights each number is rounded to it.
+    const bool rounds = !path.processor && c.compute == DType::bf16 && c.part.dtype != DType::bf16;
+    expect_close(name, arena.read(rows.columns(7, c.out())), want, c.out(), path.plain ? 1e-6 : rounds ? 1.6e-2 : 1e-5);
     for (const float before : arena.read(rows.columns(0, 7))) ASSERT_TRUE(std::isnan(before)) << "a write beside it";
   });
 }
@@ -77,21 +81,23 @@ TEST(HeadLinear, EachHeadMeetsItsOwnRows) {
     }
 }
 
-// Every kind of weight; rows of x that fill tiles and pass their end, widths of several strips and parts of them, heads
-// that begin within a block of scales.
+// Every kind of weight; rows of x that fill tiles and pass their end, aligned and not, widths of several strips and
+// parts of them, heads that begin within a block of scales.
 TEST(HeadLinear, EveryKindOfWeight) {
   Random random(53);
   std::vector<WeightKind> kinds = all_weight_kinds();
   kinds.push_back(kMxfp4);
   for (const WeightKind& kind : kinds)
     for (const std::int64_t tokens : {1, kind.dtype == DType::bf16 ? 131 : 8})
-      for (const bool transposed : {false, true}) {
-        HeadCase c{.tokens = tokens, .heads = 2, .unit = 56, .first = 20, .count = 35, .transposed = transposed};
-        c.compute = tokens == 1 ? DType::f32 : DType::bf16;
-        c.part =
-            make_part(kind.dtype, kind.grain, c.heads * c.unit, kind.grain == ScaleGrain::none ? 512 : 480, random);
-        expect_head_linear(c, std::string(kind.name) + (transposed ? " turned" : ""));
-      }
+      for (const bool aligned : {false, true})
+        for (const bool transposed : {false, true}) {
+          HeadCase c{.tokens = tokens, .heads = 2, .unit = 56, .first = 20, .count = 35, .transposed = transposed};
+          if (aligned) c.count = 32, c.apart = 8;
+          c.compute = tokens == 1 ? DType::f32 : DType::bf16;
+          c.part =
+              make_part(kind.dtype, kind.grain, c.heads * c.unit, kind.grain == ScaleGrain::none ? 512 : 480, random);
+          expect_head_linear(c, std::string(kind.name) + (transposed ? " turned" : ""));
+        }
 }
 
 }  // namespace

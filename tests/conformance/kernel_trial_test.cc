@@ -100,6 +100,25 @@ TEST(KernelTrial, AttentionIsRightForEveryKindOfCache) {
     }
 }
 
+KernelRow latent_row(KernelPhase phase, KvElem elem) {
+  KernelRow row = attention_row(phase, 64, elem, elem);
+  row.rope_dim = 32;
+  return row;
+}
+
+TEST(KernelTrial, LatentAttentionIsRightForEveryKindOfCache) {
+  TableBackend backend = backend_with();
+  AttentionTrials trials(backend, 5);
+  for (const KvElem elem : {KvElem::bf16, KvElem::e4m3, KvElem::e5m2, KvElem::int8})
+    for (const TrialShape& shape : {kDecode, kPrefill}) {
+      const auto trial =
+          trials.run(latent_row(shape.decodes() ? KernelPhase::decode : KernelPhase::prefill, elem), shape);
+      ASSERT_TRUE(trial) << trial.error().message();
+      EXPECT_LT(trial->error, kBound) << name_of(elem) << " " << trial->shape;
+      EXPECT_GT(trial->error, 0.0);
+    }
+}
+
 TEST(KernelTrial, CountsWorkAsTheFormulasSay) {
   TableBackend backend = backend_with();
   AttentionTrials trials(backend, 5);
@@ -112,6 +131,11 @@ TEST(KernelTrial, CountsWorkAsTheFormulasSay) {
   ASSERT_TRUE(prefill);
   // Each of 130 tokens sees itself and those before it; a product and a sum a number, for scores and for values.
   EXPECT_EQ(prefill->operations, 4.0 * 64 * 32 * (130 * 131 / 2));
+  // Over latents a score takes the rope key too, and one record serves 16 heads.
+  const auto latent = trials.run(latent_row(KernelPhase::decode, KvElem::e4m3), kDecode);
+  ASSERT_TRUE(latent);
+  EXPECT_EQ(latent->bytes, 3 * 333 * (64 + 2 * 32) + 3 * 2 * 16 * (96 + 64));
+  EXPECT_EQ(latent->operations, 2.0 * (96 + 64) * 16 * 3 * 333);
 }
 
 TEST(KernelTrial, WritersAndProductsAreRight) {

@@ -25,6 +25,7 @@ struct LatentSizes {
   std::int32_t page_size = 16;
 
   std::int32_t pages() const { return (tokens + page_size - 1) / page_size; }
+  std::int32_t width() const { return latent + rope; }  // of a query
 };
 
 struct LatentKind {
@@ -86,36 +87,63 @@ std::vector<double> reference(const LatentSizes& sizes, const KvFormat& format, 
   return want;
 }
 
-void expect_latent_attention(const LatentSizes& sizes, const KvFormat& format) {
-  Random random(41);
-  const std::int32_t width = sizes.latent + sizes.rope;
-  const float deviation = 40.0f / static_cast<float>(width);  // of queries: no key takes all
-  const std::vector<float> q = random.normals(sizes.rows * sizes.heads * width, deviation);
-  const std::vector<float> latent = random.normals(sizes.tokens * sizes.latent, 3.0f);
-  const std::vector<float> rope = random.normals(sizes.tokens * sizes.rope, 3.0f);
-  const std::vector<double> want = reference(sizes, format, q, latent, rope);
+// What one sequence has, drawn at random.
+struct LatentInput {
+  LatentSizes sizes;
+  std::vector<float> q, latent, rope;
+  std::vector<double> want;
+
+  LatentInput(const LatentSizes& of, const KvFormat& format, std::uint64_t seed) : sizes(of) {
+    Random random(seed);
+    const float deviation = 40.0f / static_cast<float>(sizes.width());  // of queries: no key takes all
+    q = random.normals(sizes.rows * sizes.heads * sizes.width(), deviation);
+    latent = random.normals(sizes.tokens * sizes.latent, 3.0f);
+    rope = random.normals(sizes.tokens * sizes.rope, 3.0f);
+    want = reference(sizes, format, q, latent, rope);
+  }
+};
+
+// Elsewhere than on the processor pages have 64 tokens, queries and results are bfloat16, and so are the numbers that
+// are multiplied.
+constexpr double kLatentBound = 2e-5, kLatentBoundInBfloat = 2e-2;
+constexpr int kPageSizeElsewhere = 64;
+
+// Those of the sequence's last rows, after all of its tokens were written.
+Query write_all(Arena& arena, Cache& cache, const LatentInput& in, const std::vector<std::int32_t>& slots) {
+  const LatentSizes& sizes = in.sizes;
+  const std::int64_t width = sizes.width();
+  // Queries of the tokens before the step are never read.
+  std::vector<float> all(static_cast<std::size_t>((sizes.tokens - sizes.rows) * sizes.heads * width), std::nanf(""));
+  all.insert(all.end(), in.q.begin(), in.q.end());
+  Query query = cache.write(arena.floats(all, {sizes.tokens, sizes.heads, width}),
+                            arena.floats(in.latent, {sizes.tokens, 1, sizes.latent}),
+                            arena.floats(in.rope, {sizes.tokens, 1, sizes.rope}), slots);
+  query.values = query.values.rows(sizes.tokens - sizes.rows, sizes.rows);
+  if (!query.scale.empty()) query.scale = query.scale.rows(sizes.tokens - sizes.rows, sizes.rows);
+  return query;
+}
+
+void expect_latent_attention(const LatentSizes& given, const KvFormat& format) {
+  const LatentInput in(given, format, 41);
   for_each_path([&](Path& path) {
+    LatentSizes sizes = given;
+    if (!path.processor) sizes.page_size = kPageSizeElsewhere;
     if (!path.backend->supports({.format = format, .q_heads = sizes.heads, .page_size = sizes.page_size})) return;
     Arena arena(path.backend->device());
     Cache cache(arena, *path.backend, format, sizes.page_size, sizes.pages() + 1, std::vector<float>{0.5f},
                 std::vector<float>{1.0f});
     cache.poison();
     cache.set_table({table_of(sizes)});
-    // Queries of the tokens before the step are never read.
-    std::vector<float> all(static_cast<std::size_t>((sizes.tokens - sizes.rows) * sizes.heads * width), std::nanf(""));
-    all.insert(all.end(), q.begin(), q.end());
-    Query query = cache.write(arena.floats(all, {sizes.tokens, sizes.heads, width}),
-                              arena.floats(latent, {sizes.tokens, 1, sizes.latent}),
-                              arena.floats(rope, {sizes.tokens, 1, sizes.rope}), slots_of_tokens(sizes));
+    const Query query = write_all(arena, cache, in, slots_of_tokens(sizes));
     if (format.segments[0].grain == KvGrain::token_block) {
       EXPECT_EQ(cache.counters().saturated, 0u) << describe(format);
     }
-    query.values = query.values.rows(sizes.tokens - sizes.rows, sizes.rows);
-    if (!query.scale.empty()) query.scale = query.scale.rows(sizes.tokens - sizes.rows, sizes.rows);
+    EXPECT_EQ(cache.counters().written, static_cast<std::uint64_t>(sizes.tokens * sizes.width())) << describe(format);
+    const DType result = path.processor ? DType::f32 : DType::bf16;
     const Tensor out = attend(arena, *path.backend, cache, query, std::vector<std::int32_t>{0, sizes.rows},
-                              std::vector<std::int32_t>{sizes.tokens}, {.scale = kScale, .sinks = {}}, DType::f32);
-    expect_close(describe(format) + " " + std::to_string(sizes.tokens) + " tokens", arena.read(out), want, sizes.latent,
-                 path.processor ? 2e-5 : 6e-2);
+                              std::vector<std::int32_t>{sizes.tokens}, {.scale = kScale, .sinks = {}}, result);
+    expect_close(describe(format) + " " + std::to_string(sizes.tokens) + " tokens", arena.read(out), in.want,
+                 sizes.latent, path.processor ? kLatentBound : kLatentBoundInBfloat, result);
   });
 }
 
@@ -140,6 +168,50 @@ TEST(LatentAttention, LongContextsAndManyHeads) {
   };
   for (const LatentSizes& sizes : cases)
     for (const auto& [latent, rope] : kLatentKinds) expect_latent_attention(sizes, format_of(sizes, latent, rope));
+}
+
+// Decodes, of which one has splits, beside a chunk: each reads its own pages.
+TEST(LatentAttention, StepsOfDecodesAndAChunk) {
+  const std::int32_t tokens[] = {700, 3, 90}, rows[] = {1, 1, 20};
+  for (const auto& [latent, rope] : kLatentKinds) {
+    const KvFormat format = format_of({.latent = 64, .rope = 32}, latent, rope);
+    std::vector<LatentInput> inputs;
+    for (const std::size_t s : {0, 1, 2})
+      inputs.emplace_back(LatentSizes{.latent = 64, .rope = 32, .heads = 20, .tokens = tokens[s], .rows = rows[s]},
+                          format, 44 + s);
+    for_each_path([&](Path& path) {
+      const int page_size = path.processor ? 16 : kPageSizeElsewhere;
+      if (!path.backend->supports({.format = format, .q_heads = 20, .page_size = page_size})) return;
+      Arena arena(path.backend->device());
+      Cache cache(arena, *path.backend, format, page_size, 64, std::vector<float>{0.5f}, std::vector<float>{1.0f});
+      cache.poison();
+      std::vector<std::vector<std::int32_t>> tables;
+      std::vector<std::int32_t> starts = {0}, contexts;
+      std::vector<float> queries;
+      std::vector<double> want;
+      std::int32_t next_page = 1;
+      for (const LatentInput& in : inputs) {
+        std::vector<std::int32_t> slots;
+        std::vector<std::int32_t>& table = tables.emplace_back();
+        for (std::int32_t j = 0; j < in.sizes.tokens; ++j) {
+          if (j % page_size == 0) table.push_back(next_page++);
+          slots.push_back(table.back() * page_size + j % page_size);
+        }
+        const std::vector<float> rows_of_one = arena.read(write_all(arena, cache, in, slots).values);
+        queries.insert(queries.end(), rows_of_one.begin(), rows_of_one.end());
+        want.insert(want.end(), in.want.begin(), in.want.end());
+        starts.push_back(starts.back() + in.sizes.rows);
+        contexts.push_back(in.sizes.tokens);
+      }
+      cache.set_table(tables);
+      const DType result = path.processor ? DType::f32 : DType::bf16;
+      const Query query{arena.floats(queries, {starts.back(), 20, 96}, result), Tensor()};
+      const Tensor out =
+          attend(arena, *path.backend, cache, query, starts, contexts, {.scale = kScale, .sinks = {}}, result);
+      expect_close(describe(format), arena.read(out), want, 64, path.processor ? kLatentBound : kLatentBoundInBfloat,
+                   result);
+    });
+  }
 }
 
 // One latent attention in both of its forms: keys and values of every head made from the latents, or queries turned

@@ -17,7 +17,7 @@ inline constexpr const char* kNames[] = {
     "llama-base",   "llama-rope3",     "llama-fp8-tensor-kv", "llama-fp8-channel-headkv", "qwen3-base",
     "qwen3-yarn",   "qwen3-fp8-block", "qwen3moe-base",       "qwen3moe-fp8-block",       "gptoss-base",
     "gptoss-mxfp4", "gemma4-base",     "gemma4-hub"};
-// And those with a latent cache, which the processor alone serves.
+// And those with a latent cache.
 inline constexpr const char* kLatentNames[] = {"mla-base", "mla-512", "kimi-hub", "kimi-int4"};
 // And those with recurrent states.
 inline constexpr const char* kStateNames[] = {"qwen35-two", "qwen35-base", "qwen35-hub"};

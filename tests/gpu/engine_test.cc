@@ -13,7 +13,9 @@ INSTANTIATE_TEST_SUITE_P(Gpu, RealEngine,
                                          Path{"fp8", "llama-base", "fp8", gpu::factory(true), 64},
                                          Path{"int8_fp8", "llama-base", "int8:fp8", gpu::factory(true), 64},
                                          Path{"qwen_fp8", "qwen3-base", "fp8", gpu::factory(true), 64},
-                                         Path{"states_fp8", "qwen35-two", "fp8", gpu::factory(true), 64}),
+                                         Path{"states_fp8", "qwen35-two", "fp8", gpu::factory(true), 64},
+                                         Path{"latent_bf16", "kimi-int4", "auto", gpu::factory(true), 64},
+                                         Path{"latent_fp8", "kimi-int4", "fp8", gpu::factory(true), 64}),
                          [](const auto& path) { return path.param.name; });
 
 // Three continuations of one request, so that a step of four holds padding, and every run plans the same steps.
@@ -56,6 +58,8 @@ void expect_replays(const std::string& model, std::initializer_list<const char*>
 TEST(Replay, GivesTheBitsOfTheStepsItself) { expect_replays("llama-base", {"auto", "fp8", "int8", "int8:fp8"}); }
 // The three share a record until they part, and padding has the sink's.
 TEST(Replay, KeepsStatesApart) { expect_replays("qwen35-two", {"auto", "fp8"}); }
+
+TEST(Replay, ReadsLatents) { expect_replays("kimi-int4", {"auto", "fp8", "int8"}); }
 
 // Who begins as another did copies the record that was left behind.
 TEST(GpuStates, ASnapshotGivesTheAnswerOfThePromptItself) {

@@ -117,6 +117,8 @@ INSTANTIATE_TEST_SUITE_P(Goldens, GpuLogits, testing::ValuesIn(kNames),
                          [](const auto& which) { return test_name(which.param); });
 INSTANTIATE_TEST_SUITE_P(States, GpuLogits, testing::ValuesIn(kStateNames),
                          [](const auto& which) { return test_name(which.param); });
+INSTANTIATE_TEST_SUITE_P(Latents, GpuLogits, testing::ValuesIn(kLatentNames),
+                         [](const auto& which) { return test_name(which.param); });
 
 }  // namespace
 }  // namespace octavo::golden

@@ -56,12 +56,55 @@ __device__ void for_each_sum(const Block& block, const Put& put) {
     }
 }
 
+// A decode's sums: results where the sequence has one split, else partial ones, which the last block merges. kWidth:
+// the image's.
+template <int kWidth, class Block>
+__device__ void put_decode(const AttentionParams& p, const DecodeTile& tile, const Block& block) {
+  const float value_scale = p.value_scales != nullptr ? p.value_scales[tile.kv_head] : 1.0f;
+  const std::int64_t first = (std::int64_t{tile.item.seq} * kMaxSplits + tile.item.split) * p.q_heads + tile.first_head;
+  for_each_sum(block, [&](int row, int d, float2 sum) {
+    if (row >= tile.rows) return;
+    if (tile.item.splits > 1) {
+      *reinterpret_cast<float2*>(p.plan.partial + (first + row) * kWidth + d) = sum;
+      return;
+    }
+    const float weight =
+        block.kept(1, row) + sink_weight(p, tile.first_head + row, block.kept(0, row), Block::kWeightBits);
+    const float factor = value_scale / weight;
+    if (d < p.layout.width)
+      *reinterpret_cast<__nv_bfloat162*>(p.out + tile.item.seq * p.out_token_stride +
+                                         (tile.first_head + row) * p.out_head_stride + d) =
+          __floats2bfloat162_rn(sum.x * factor, sum.y * factor);
+  });
+  if (tile.item.splits == 1) return;
+  if (static_cast<int>(threadIdx.x) < tile.rows)
+    p.plan.partial_sums[first + threadIdx.x] = make_float2(block.kept(0, threadIdx.x), block.kept(1, threadIdx.x));
+  const int parts = p.kv_heads * DecodeTile::row_tiles(p);
+  if (arrived_last(p.plan.arrivals + (std::int64_t{tile.item.seq} * parts + tile.part), tile.item.splits))
+    merge_splits<kWidth, kWideWarps>(p, tile, Block::kWeightBits);
+}
+
+// The results of a tile of a prefill, whose first row of the sequence's is given.
+template <class Block>
+__device__ void put_prefill(const AttentionParams& p, const PrefillTile& tile, int first_row, const Block& block) {
+  const float value_scale = p.value_scales != nullptr ? p.value_scales[tile.kv_head] : 1.0f;
+  for_each_sum(block, [&](int of_tile, int d, float2 sum) {
+    const int r = first_row + of_tile;
+    if (r >= tile.num_rows || d >= p.layout.width) return;
+    const int head = tile.kv_head * p.group + r % p.group;
+    const float factor =
+        value_scale / (block.kept(1, of_tile) + sink_weight(p, head, block.kept(0, of_tile), Block::kWeightBits));
+    *reinterpret_cast<__nv_bfloat162*>(p.out + (tile.first_token + r / p.group) * p.out_token_stride +
+                                       head * p.out_head_stride + d) =
+        __floats2bfloat162_rn(sum.x * factor, sum.y * factor);
+  });
+}
+
 template <int kWidth, KvElem kKey, KvElem kValue>
 __global__ void __launch_bounds__(kWideThreads, 2) wide_decode_kernel(const __grid_constant__ AttentionParams p) {
   using Block = WideBlock<kWidth, kKey, kValue, kDecodeRows>;
   extern __shared__ __align__(128) std::byte shared[];
-  const int parts = p.kv_heads * DecodeTile::row_tiles(p);
-  const int total = p.plan.counts[0] * parts;
+  const int total = p.plan.counts[0] * p.kv_heads * DecodeTile::row_tiles(p);
   for (int work = blockIdx.x; work < total; work += gridDim.x) {
     const DecodeTile tile(p, work);
     const WideTiles<kWidth, kKey, kValue, kDecodeRows> tiles(p, shared, tile.item.seq, tile.kv_head,
@@ -78,29 +121,7 @@ __global__ void __launch_bounds__(kWideThreads, 2) wide_decode_kernel(const __gr
     walk_wide(block, tiles, tile.item.first_page, p.soft_cap);
     __syncthreads();
     keep_rows(block);
-    const float value_scale = p.value_scales != nullptr ? p.value_scales[tile.kv_head] : 1.0f;
-    const std::int64_t first =
-        (std::int64_t{tile.item.seq} * kMaxSplits + tile.item.split) * p.q_heads + tile.first_head;
-    for_each_sum(block, [&](int row, int d, float2 sum) {
-      if (row >= tile.rows) return;
-      if (tile.item.splits > 1) {
-        *reinterpret_cast<float2*>(p.plan.partial + (first + row) * kWidth + d) = sum;
-        return;
-      }
-      const float weight =
-          block.kept(1, row) + sink_weight(p, tile.first_head + row, block.kept(0, row), Block::kWeightBits);
-      const float factor = value_scale / weight;
-      if (d < p.layout.width)
-        *reinterpret_cast<__nv_bfloat162*>(p.out + tile.item.seq * p.out_token_stride +
-                                           (tile.first_head + row) * p.out_head_stride + d) =
-            __floats2bfloat162_rn(sum.x * factor, sum.y * factor);
-    });
-    if (tile.item.splits > 1) {
-      if (static_cast<int>(threadIdx.x) < tile.rows)
-        p.plan.partial_sums[first + threadIdx.x] = make_float2(block.kept(0, threadIdx.x), block.kept(1, threadIdx.x));
-      if (arrived_last(p.plan.arrivals + (std::int64_t{tile.item.seq} * parts + tile.part), tile.item.splits))
-        merge_splits<kWidth, kWideWarps>(p, tile, Block::kWeightBits);
-    }
+    put_decode<kWidth>(p, tile, block);
     __syncthreads();  // the next item's K and queries take this one's place
   }
 }
@@ -123,17 +144,7 @@ __global__ void __launch_bounds__(kWideThreads, 2) wide_prefill_kernel(const __g
   walk_wide(block, tiles, tile.first_page, p.soft_cap);
   __syncthreads();
   keep_rows(block);
-  const float value_scale = p.value_scales != nullptr ? p.value_scales[tile.kv_head] : 1.0f;
-  for_each_sum(block, [&](int of_tile, int d, float2 sum) {
-    const int r = item.first_row + of_tile;
-    if (r >= tile.num_rows || d >= p.layout.width) return;
-    const int head = tile.kv_head * p.group + r % p.group;
-    const float factor =
-        value_scale / (block.kept(1, of_tile) + sink_weight(p, head, block.kept(0, of_tile), Block::kWeightBits));
-    *reinterpret_cast<__nv_bfloat162*>(p.out + (tile.first_token + r / p.group) * p.out_token_stride +
-                                       head * p.out_head_stride + d) =
-        __floats2bfloat162_rn(sum.x * factor, sum.y * factor);
-  });
+  put_prefill(p, tile, item.first_row, block);
 }
 
 }  // namespace octavo::cuda::portable

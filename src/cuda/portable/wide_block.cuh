@@ -19,17 +19,18 @@ struct WideRow {
   float unit;           // as in WarpRows
 };
 
-template <int kWidth, KvElem kKey, KvElem kValue, int kRows>
+// kWidth: of keys. Place: where everything lies in shared memory, and how wide values are.
+template <int kWidth, KvElem kKey, KvElem kValue, int kRows, class Place = WideShared<kWidth, kKey, kValue, kRows>>
 class WideBlock {
  public:
-  using Shared = WideShared<kWidth, kKey, kValue, kRows>;
+  using Shared = Place;
   static constexpr Operand kKeyOperand = kKey == KvElem::bf16 ? Operand::bf16 : Operand::f16;
   static constexpr Operand kValueOperand = kValue == KvElem::bf16 ? Operand::bf16 : Operand::f16;
   static constexpr float kWeightBits = kValueOperand == Operand::f16 ? 14.0f : 0.0f;
   static constexpr int kRowTiles = kRows / 16;
-  static constexpr int kSharers = kWideThreads / kRows;   // threads of a row
-  static constexpr int kTokens = kWideTokens / kSharers;  // of a tile, a thread's
-  static constexpr int kColumns = kWidth / kWideWarps;    // numbers, a warp's
+  static constexpr int kSharers = kWideThreads / kRows;              // threads of a row
+  static constexpr int kTokens = kWideTokens / kSharers;             // of a tile, a thread's
+  static constexpr int kColumns = Shared::kValueWidth / kWideWarps;  // numbers of values, a warp's
 
   float sums[kRowTiles][kColumns / 8][4];
   WideRow mine;
@@ -66,6 +67,19 @@ class WideBlock {
           *two =
               packed<Operand::f16>(__uint_as_float(*two << 16) * larger, __uint_as_float(*two & 0xFFFF0000u) * larger);
       put_query_piece(piece, x);
+    }
+  }
+
+  // Queries lie as the fragments of 16 rows and 16 numbers that a lane loads as one piece; for K in 8 bits the numbers
+  // of a step are in the order in which its bytes unpack.
+  __device__ void put_query_piece(int piece, const uint4& x) const {
+    const int tile = mine.row / 16, g = mine.row % 8, below = mine.row / 8 % 2;
+    const std::uint32_t words[4] = {x.x, x.y, x.z, x.w};
+    for (int i = 0; i < 4; ++i) {
+      const int pair = piece % 2 * 4 + i;  // of the step's eight
+      const int c = is_8bit(kKey) ? pair / 2 : pair % 4, later = is_8bit(kKey) ? pair % 2 : pair / 4;
+      *reinterpret_cast<std::uint32_t*>(shared_ + Shared::kQueries + tile * 16 * kWidth * 2 + piece / 2 * 512 +
+                                        (4 * g + c) * 16 + (2 * later + below) * 4) = words[i];
     }
   }
 
@@ -180,18 +194,6 @@ class WideBlock {
   // Rows of 64 bytes, their pieces exchanged so that eight rows do not collide.
   __device__ static int weight_offset(int row, int b) { return row * 64 + ((b / 16 ^ (row >> 1 & 3)) << 4) + b % 16; }
 
-  // Queries lie as the fragments of 16 rows and 16 numbers that a lane loads as one piece; for K in 8 bits the numbers
-  // of a step are in the order in which its bytes unpack.
-  __device__ void put_query_piece(int piece, const uint4& x) const {
-    const int tile = mine.row / 16, g = mine.row % 8, below = mine.row / 8 % 2;
-    const std::uint32_t words[4] = {x.x, x.y, x.z, x.w};
-    for (int i = 0; i < 4; ++i) {
-      const int pair = piece % 2 * 4 + i;  // of the step's eight
-      const int c = is_8bit(kKey) ? pair / 2 : pair % 4, later = is_8bit(kKey) ? pair % 2 : pair / 4;
-      *reinterpret_cast<std::uint32_t*>(shared_ + Shared::kQueries + tile * 16 * kWidth * 2 + piece / 2 * 512 +
-                                        (4 * g + c) * 16 + (2 * later + below) * 4) = words[i];
-    }
-  }
   __device__ static void load_query(std::uint32_t (&q)[4], std::uint32_t from, int step) {
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(q[0]), "=r"(q[1]), "=r"(q[2]), "=r"(q[3])

@@ -14,6 +14,7 @@ constexpr int kWideTilesAPage = kPageTokens / kWideTokens;
 
 template <int kWidth, KvElem kKey, KvElem kValue, int kRows>
 struct WideShared {
+  static constexpr int kValueWidth = kWidth;
   static constexpr int kKeyRow = kWidth * elem_bytes(kKey);
   static constexpr int kScoreRow = kWideTokens + 4;  // of floats
   static constexpr int kKeys = 0;
