@@ -21,6 +21,7 @@ Tensor Arena::floats(std::span<const float> numbers, Shape shape, DType dtype) {
   if (dtype == DType::f32) return bytes(std::as_bytes(numbers), dtype, shape);
   check(dtype == DType::bf16 || dtype == DType::f16, "a test's numbers are f32, bf16 or f16");
   std::vector<std::uint16_t> bits;
+  bits.reserve(numbers.size());
   for (const float x : numbers) bits.push_back(dtype == DType::bf16 ? bf16_from_f32(x) : f16_from_f32(x));
   return bytes(std::as_bytes(std::span(bits)), dtype, shape);
 }
