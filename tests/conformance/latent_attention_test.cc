@@ -33,7 +33,7 @@ struct LatentKind {
   KvGrain grain = KvGrain::none;
 };
 constexpr LatentKind kTensor{KvElem::e4m3, KvGrain::tensor}, kBlocks{KvElem::e4m3, KvGrain::token_block},
-    kInt8{KvElem::int8, KvGrain::token_head};
+    kInt8{KvElem::int8, KvGrain::token_head}, kWide{KvElem::e5m2, KvGrain::token_block};
 
 KvFormat format_of(const LatentSizes& sizes, LatentKind latent, LatentKind rope) {
   KvFormat format;
@@ -151,7 +151,7 @@ const std::pair<LatentKind, LatentKind> kLatentKinds[] = {
     {LatentKind{}, LatentKind{}},        {LatentKind{KvElem::bf16}, LatentKind{KvElem::bf16}},
     {kTensor, LatentKind{KvElem::bf16}}, {kTensor, kTensor},
     {kBlocks, LatentKind{KvElem::bf16}}, {kBlocks, kBlocks},
-    {kInt8, LatentKind{KvElem::bf16}}};
+    {kInt8, LatentKind{KvElem::bf16}},   {kWide, LatentKind{KvElem::e5m2, KvGrain::tensor}}};
 
 TEST(LatentAttention, KeysAreLatentAndRopeValuesAreLatent) {
   for (const auto& [latent, rope] : kLatentKinds) expect_latent_attention({}, format_of({}, latent, rope));
