@@ -172,7 +172,7 @@ void add_engine_rows(std::vector<FlagRow>& rows) {
   rows.push_back({"--rope-scaling", "JSON", "rope to use instead of the checkpoint's, in its own keys", "none",
                   checkpoint, json_object([](Options& o, Json v) { o.engine.overrides.rope_scaling = std::move(v); })});
   rows.push_back({"--max-num-batched-tokens", "TOKENS", "tokens of one step; longer prompts are prefilled in chunks",
-                  "512 on the processor, 2048 on a GPU", kEngineCommands,
+                  "512 on the processor, 2048 on a GPU; at least twice --max-num-seqs", kEngineCommands,
                   count(1, 1 << 20, true,
                         [](Options& o, std::int64_t v) { o.engine.max_num_batched_tokens = static_cast<int>(v); })});
   rows.push_back(

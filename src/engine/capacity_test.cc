@@ -126,6 +126,17 @@ TEST(Capacity, TheProcessorTakesShorterStepsThanACard) {
   }
 }
 
+TEST(Capacity, AStepHasRoomForATokenOfEachRequestAndForAsManyOfPrompts) {
+  const Card card(1 << 10);
+  card.backend->device().dedicated = false;
+  EngineConfig config = automatic(0.9f);
+  config.max_num_batched_tokens.reset();
+  config.max_num_seqs = 700;
+  const auto engine = Engine::create(config, card.loaded);
+  ASSERT_TRUE(engine) << engine.error().message();
+  EXPECT_EQ((*engine)->facts().max_num_batched_tokens, 1400);
+}
+
 TEST(Capacity, MemoryOfTheHostIsNotFilled) {
   const Card card(1 << 10);
   card.backend->device().dedicated = false;

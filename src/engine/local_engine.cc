@@ -22,6 +22,8 @@ constexpr int kSpareRows = 64;
 // Of a step, where no flag says it: EngineConfig says why.
 constexpr int kTokensOfDevice = 2048;
 constexpr int kTokensOfProcessor = 512;
+constexpr int kMostSequences = 1 << 16;
+constexpr int kTokensOfSequence = 2;  // a step has room for a token of each, and for as many of prompts
 constexpr std::int64_t kMostPositions = std::int64_t{1} << 24;  // of a sequence, as page tables are profiled
 
 // A damaged weight must not pass for an answer.
@@ -88,7 +90,7 @@ Status LocalEngine::start(std::vector<std::unique_ptr<KvStore>> stores, const st
   facts_.activation_bytes = runners_->activation_bytes();
   for (const auto& store : stores_) facts_.kv_cache_bytes += store->bytes();
   const SchedulerLimits scheduler{.max_tokens = limits.max_tokens,
-                                  .max_seqs = config_.max_num_seqs,
+                                  .max_seqs = limits.max_seqs,
                                   .max_rows = limits.max_rows,
                                   .max_chunk = config_.long_prefill_token_threshold,
                                   .max_itl_ms = config_.max_itl_ms,
@@ -184,7 +186,7 @@ Status check_config(const EngineConfig& config) {
     return Error(std::string(flag) + " " + std::to_string(value) + ": it must be between 1 and " +
                  std::to_string(most));
   };
-  OCTAVO_TRY(check_count("--max-num-seqs", config.max_num_seqs, 1 << 16));
+  OCTAVO_TRY(check_count("--max-num-seqs", config.max_num_seqs, kMostSequences));
   OCTAVO_TRY(check_count("--max-num-batched-tokens", *config.max_num_batched_tokens, 1 << 20));
   OCTAVO_TRY(check_count("the length of the queue", config.max_queued, 1 << 24));
   const bool power_of_two = config.page_size > 0 && (config.page_size & (config.page_size - 1)) == 0;
@@ -193,13 +195,18 @@ Status check_config(const EngineConfig& config) {
   return {};
 }
 
-void log_choices(const EngineFacts& facts, const CacheLayout& layout, const MemoryPlan& plan, bool skips_nothing) {
+void log_choices(const EngineFacts& facts, const CacheLayout& layout, const MemoryPlan& plan, int max_num_seqs,
+                 bool skips_nothing) {
   for (const std::string& line : facts.kv_report) log::info("kv cache", {{"layers", line}});
   log::info("kv capacity", {{"tokens", facts.capacity_tokens}, {"derivation", facts.capacity_derivation}});
   log::info("context", {{"max_model_len", facts.max_model_len}, {"reason", plan.length_reason}});
   log::info("memory", {{"weight_bytes", facts.weight_bytes},
                        {"kv_cache_bytes", facts.kv_cache_bytes},
                        {"activation_bytes", facts.activation_bytes}});
+  if (max_num_seqs > facts.max_num_batched_tokens)
+    log::warn("fewer requests at once than --max-num-seqs",
+              {{"requests", facts.max_num_batched_tokens},
+               {"because", "a step computes a token of each, and no more than --max-num-batched-tokens"}});
   if (skips_nothing)
     log::info("flag has no effect", {{"flag", "--kv-cache-dtype-skip-layers"},
                                      {"because", "without --kv-cache-dtype every layer keeps the compute dtype"}});
@@ -314,7 +321,8 @@ Result<std::unique_ptr<Engine>> make_local_engine(std::shared_ptr<LoadedModel> s
   LoadedModel& loaded = *shared;
   Backend& backend = *loaded.ranks.front().backend;
   if (!config.max_num_batched_tokens)
-    config.max_num_batched_tokens = backend.device().memory().dedicated ? kTokensOfDevice : kTokensOfProcessor;
+    config.max_num_batched_tokens = std::max(backend.device().memory().dedicated ? kTokensOfDevice : kTokensOfProcessor,
+                                             kTokensOfSequence * std::min(config.max_num_seqs, kMostSequences));
   OCTAVO_TRY(check_config(config));
   const std::vector<KvScales> scales = loaded.ranks.front().model->kv_scales();
   OCTAVO_TRY(const CacheLayout layout, make_cache_layout({.spec = loaded.spec(),
@@ -344,7 +352,8 @@ Result<std::unique_ptr<Engine>> make_local_engine(std::shared_ptr<LoadedModel> s
   EngineFacts facts = make_facts(loaded, config, layout, plan);
   auto engine = std::make_unique<LocalEngine>(std::move(shared), config, std::move(facts));
   OCTAVO_TRY(engine->start(std::move(stores), layout.group_shapes, limits));
-  log_choices(engine->facts(), layout, plan, config.kv_cache.automatic && !config.skip_layers.empty());
+  log_choices(engine->facts(), layout, plan, config.max_num_seqs,
+              config.kv_cache.automatic && !config.skip_layers.empty());
   return std::unique_ptr<Engine>(std::move(engine));
 }
 

@@ -42,14 +42,27 @@ std::string too_large(const HttpLimits& limits) {
   return "the request's body is larger than " + std::to_string(limits.max_body_bytes) + " bytes";
 }
 
-constexpr const char* kTooMuch = "the server holds as many bytes of requests as it may; try again later";
+std::string_view plain(boost::beast::string_view text) { return {text.data(), text.size()}; }
 
-std::string lower(boost::beast::string_view text) {
+std::string lower(std::string_view text) {
   std::string result(text);
   for (char& c : result)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   return result;
 }
+
+// A body in a form that is not read must not pass for one that is empty, nor its bytes for the next request.
+std::optional<ApiError> refuse_coding(const HttpRequest& head) {
+  const std::string transfer = lower(head.header("transfer-encoding"));
+  if (!transfer.empty() && transfer != "chunked")
+    return ApiError{.status = 501, .message = "of Transfer-Encoding only chunked is known"};
+  const std::string content = lower(head.header("content-encoding"));
+  if (!content.empty() && content != "identity")
+    return ApiError{.status = 415, .message = "of Content-Encoding nothing is known: send the body as it is"};
+  return std::nullopt;
+}
+
+constexpr const char* kTooMuch = "the server holds as many bytes of requests as it may; try again later";
 
 }  // namespace
 
@@ -68,7 +81,7 @@ struct ReadRequest {
     set_target(request, std::string_view(message.target().data(), message.target().size()));
     for (const auto& field : message) {
       const boost::beast::string_view name = field.name_string(), value = field.value();
-      request.headers.emplace_back(lower(name), std::string(value));
+      request.headers.emplace_back(lower(plain(name)), std::string(value));
     }
     const std::string_view id = request.header("x-request-id");
     request.named = !id.empty() && is_request_id(id);  // else no header could hold it
@@ -148,12 +161,21 @@ asio::awaitable<bool> Connection::serve_one() {
 }
 
 asio::awaitable<bool> Connection::wait_for_request() {
-  if (buffer_.size() > 0) co_return true;
   set_deadline(first_ ? share_.limits.header_timeout : share_.limits.idle_timeout);
-  const auto [error, count] = co_await stream_->read_some(buffer_.prepare(8192));
-  if (error) co_return false;
-  buffer_.commit(count);
+  for (skip_empty_lines(); buffer_.size() == 0; skip_empty_lines()) {
+    const auto [error, count] = co_await stream_->read_some(buffer_.prepare(8192));
+    if (error) co_return false;
+    buffer_.commit(count);
+  }
   co_return true;
+}
+
+// Some clients send one behind a body.
+void Connection::skip_empty_lines() {
+  const auto bytes = static_cast<const char*>(buffer_.data().data());
+  std::size_t count = 0;
+  while (count + 1 < buffer_.size() && bytes[count] == '\r' && bytes[count + 1] == '\n') count += 2;
+  buffer_.consume(count);
 }
 
 // Gives the parser what the buffer holds, and what comes after it, until it has made one step.
@@ -187,6 +209,11 @@ asio::awaitable<bool> Connection::read_request(ReadRequest& read) {
     co_return false;
   }
   read.take_head();
+  if (const auto refused = refuse_coding(read.request)) {
+    std::string message = refused->message;
+    co_await refuse(refused->status, std::move(message));
+    co_return false;
+  }
   const std::uint64_t announced = read.parser.content_length_remaining().value_or(0);
   if (share_.buffered_bytes.load() + announced > share_.limits.max_buffered_bytes) {
     std::string message = kTooMuch;
@@ -200,7 +227,7 @@ asio::awaitable<bool> Connection::read_request(ReadRequest& read) {
     co_return true;
   }
   if (expects && read.parser.get().version() >= 11) {
-    if (lower(read.parser.get()[http::field::expect]) != "100-continue") {
+    if (lower(read.request.header("expect")) != "100-continue") {
       std::string message = "of Expect only 100-continue is known";
       co_await refuse(417, std::move(message));
       co_return false;

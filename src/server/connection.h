@@ -45,6 +45,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::awaitable<bool> open();
   boost::asio::awaitable<bool> serve_one();
   boost::asio::awaitable<bool> wait_for_request();
+  void skip_empty_lines();
   boost::asio::awaitable<bool> read_request(ReadRequest& read);
   boost::asio::awaitable<bool> read_body(ReadRequest& read);
   boost::asio::awaitable<StreamError> feed(ReadRequest& read);

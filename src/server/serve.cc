@@ -1,5 +1,6 @@
 #include "server/serve.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "base/log.h"
@@ -54,7 +55,7 @@ Result<Words> load_words(const ServeConfig& config) {
 }
 
 // What the server is, in one block; on stdout, so that it can be read apart from the log.
-void print_start(const ServeConfig& config, const Service& service, const HttpServer& http) {
+void print_start(const ServeConfig& config, int max_num_seqs, const Service& service, const HttpServer& http) {
   const EngineFacts& facts = service.engine.facts();
   std::string text = "octavo " OCTAVO_VERSION " serves " + join(service.words.names, ", ") + "\n";
   const auto line = [&](const char* name, const std::string& value) {
@@ -68,9 +69,8 @@ void print_start(const ServeConfig& config, const Service& service, const HttpSe
   line("reasoning", service.words.formats.reasoning == ReasoningFormat::none
                         ? "not looked for"
                         : "read as " + format_name(service.words.formats.reasoning));
-  line("limits", std::to_string(config.engine.max_num_seqs) + " requests at once, " +
-                     std::to_string(config.max_queued_requests) + " more wait, " +
-                     std::to_string(facts.max_num_batched_tokens) + " tokens a step");
+  line("limits", std::to_string(max_num_seqs) + " requests at once, " + std::to_string(config.max_queued_requests) +
+                     " more wait, " + std::to_string(facts.max_num_batched_tokens) + " tokens a step");
   line("keys", service.access.guarded() ? "needed" : "none: whoever reaches the address may use it");
   line("address", http.describe());
   std::fputs(text.c_str(), stdout);
@@ -110,15 +110,17 @@ Status serve(const ServeConfig& config, const BackendFactory& make_backend) {
   OCTAVO_TRY(engine, Engine::create(engine_config, make_backend));
   words.vocab = engine->spec().vocab;
   words.max_model_len = engine->facts().max_model_len;
+  // A step computes a token of each.
+  const int max_num_seqs = std::min(engine_config.max_num_seqs, engine->facts().max_num_batched_tokens);
   Service service(*engine, words, *http, std::move(access),
-                  {.max_running = engine_config.max_num_seqs,
+                  {.max_running = max_num_seqs,
                    .max_queued = config.max_queued_requests,
                    .max_queued_tokens = config.max_queued_tokens},
                   config.policy);
   Router router;
   add_routes(router);
   ServerApp app(service, router, config.cors, config.shutdown_timeout);
-  print_start(config, service, *http);
+  print_start(config, max_num_seqs, service, *http);
   const Status served = http->run(app, [] {
     std::fputs("ready\n", stdout);
     std::fflush(stdout);

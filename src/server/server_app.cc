@@ -115,7 +115,9 @@ void ServerApp::tick(Clock::time_point now) {
     if (now >= *gone_at_ || service_.http.num_exchanges() == 0) service_.http.stop();
     return;
   }
-  const bool idle = service_.generations.empty() && service_.admission.preparing() == 0;
+  // An answer is in work until its client has all of it.
+  const bool idle =
+      service_.generations.empty() && service_.admission.preparing() == 0 && service_.http.num_exchanges() == 0;
   if (!idle && now < *stop_at_) return;
   stop_all();
   gone_at_ = now + kLastWords;

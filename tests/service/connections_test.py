@@ -7,29 +7,15 @@ import struct
 import time
 import unittest
 
-from served import LONG_CONTEXT, PATIENCE, ServiceTest, events
+from served import LONG_CONTEXT, PATIENCE, ServiceTest, events, until_closed
 
 LONG = {"prompt": "hello world", "max_tokens": 60000, "ignore_eos": True, "temperature": 0}
 
 
-def until_closed(connection, limit=1 << 20):
-    """All that comes until the other side closes, or resets."""
-    data = b""
-    try:
-        while len(data) < limit:
-            piece = connection.recv(65536)
-            if not piece:
-                break
-            data += piece
-    except ConnectionResetError:
-        pass
-    finally:
-        connection.close()
-    return data
-
-
 class ConnectionsTest(ServiceTest):
-    flags = ("--header-timeout", "2", "--body-timeout", "2", "--reader-timeout", "2", "--idle-timeout", "3",
+    """Nobody here is cut for being slow, as a test on a busy machine is."""
+
+    flags = ("--header-timeout", "600", "--body-timeout", "600", "--reader-timeout", "600", "--idle-timeout", "600",
              "--max-body-bytes", "1M", "--max-connections", "40")  # fmt: skip
 
     def test_a_connection_serves_many_requests(self):
@@ -118,8 +104,7 @@ class ConnectionsTest(ServiceTest):
         answer = until_closed(self.server.raw(head))
         self.assertTrue(answer.startswith(b"HTTP/1.1 413 "), "by what is announced")
         self.assertIn(b'"code":413', answer)
-        reply = self.server.post("/tokenize", b"a" * 2000000)
-        self.assertEqual(reply.status, 413)
+        self.assertEqual(self.status_of_a_body_not_read(), 413)
         connection = self.server.raw(b"POST /tokenize HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
         try:
             for _ in range(40):
@@ -128,34 +113,14 @@ class ConnectionsTest(ServiceTest):
             pass
         self.assertIn(b" 413 ", until_closed(connection)[:30] or b" 413 ")
 
-    def test_slow_headers_bodies_and_idle_connections_are_cut(self):
-        nothing = self.server.raw()
-        headers = self.server.raw(b"GET /version HTTP/1.1\r\n")
-        body = self.server.raw(b"POST /tokenize HTTP/1.1\r\nContent-Length: 100\r\n\r\n{")
-        idle = self.server.raw(b"GET /version HTTP/1.1\r\nHost: a\r\n\r\n")
-        begun = time.monotonic()
-        self.assertEqual(until_closed(nothing), b"")
-        for late in (until_closed(headers), until_closed(body)):
-            self.assertTrue(late.startswith(b"HTTP/1.1 408 "))
-            self.assertIn(b"\r\nx-request-id: ", late)
-            self.assertIn(b"\r\nserver: octavo/", late)
-        self.assertTrue(until_closed(idle).startswith(b"HTTP/1.1 200 "))
-        self.assertLess(time.monotonic() - begun, 25, "seconds; without the flags it would be 30")
-
-    def test_a_reader_that_does_not_read_is_cut_and_costs_the_others_nothing(self):
-        body = json.dumps(LONG | {"stream": True, "logprobs": 20, "n": 8}).encode()
-        stuck = socket.socket()
-        stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        stuck.connect(("127.0.0.1", self.server.port))
-        stuck.sendall(b"POST /v1/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
-        self.server.wait_until(lambda: self.server.gauge("vllm:num_requests_running") > 0)
-        self.assertEqual(self.server.complete(max_tokens=5).status, 200)
-        gone = ("octavo:requests_aborted_total", 'reason="client_gone"')
-        self.server.wait_until(lambda: self.server.metrics()[gone] > 0, PATIENCE)
-        self.assert_idle()
-        stuck.settimeout(PATIENCE)
-        answer = until_closed(stuck, 1 << 26)
-        self.assertFalse(b"[DONE]" in answer, "a stream that was cut does not end as if it were whole")
+    def status_of_a_body_not_read(self):
+        """Whoever is too slow to send it all finds the connection closed, so several tries."""
+        for _ in range(20):
+            try:
+                return self.server.post("/tokenize", b"a" * 2000000).status
+            except (BrokenPipeError, ConnectionResetError):
+                continue
+        return None
 
     def test_too_many_connections_are_told(self):
         held = [self.server.raw() for _ in range(60)]
@@ -175,17 +140,72 @@ class ConnectionsTest(ServiceTest):
             return False
 
 
+class SlowClientsTest(ServiceTest):
+    flags = ("--header-timeout", "2", "--body-timeout", "2", "--idle-timeout", "3")
+
+    def test_slow_headers_bodies_and_idle_connections_are_cut(self):
+        asked = (b"", b"GET /version HTTP/1.1\r\n", b"POST /tokenize HTTP/1.1\r\nContent-Length: 100\r\n\r\n{",
+                 b"GET /version HTTP/1.1\r\nHost: a\r\n\r\n")  # fmt: skip
+        for _ in range(5):  # on a busy machine the test itself may be slow, as a client and as a clock
+            begun = time.monotonic()
+            nothing, headers, body, idle = map(until_closed, [self.server.raw(data) for data in asked])
+            seconds = time.monotonic() - begun
+            late = [answer.startswith(b"HTTP/1.1 408 ") for answer in (headers, body)]
+            if nothing == b"" and all(late) and idle.startswith(b"HTTP/1.1 200 ") and seconds < 25:
+                break
+        else:
+            self.fail(f"after {seconds} s, where without the flags it would be 30: {(nothing, headers, body, idle)}")
+        for answer in (headers, body):
+            self.assertIn(b"\r\nx-request-id: ", answer)
+            self.assertIn(b"\r\nserver: octavo/", answer)
+
+
+class StuckReaderTest(ServiceTest):
+    flags = ("--reader-timeout", "2", *LONG_CONTEXT)
+
+    def test_a_reader_that_does_not_read_is_cut_and_costs_the_others_nothing(self):
+        body = json.dumps(LONG | {"stream": True, "logprobs": 20, "n": 8}).encode()
+        stuck = socket.socket()
+        stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        stuck.connect(("127.0.0.1", self.server.port))
+        stuck.sendall(b"POST /v1/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        self.server.wait_until(lambda: self.server.gauge("vllm:num_requests_running") > 0)
+        self.assertEqual(self.server.complete(max_tokens=5).status, 200)
+        gone = ("octavo:requests_aborted_total", 'reason="client_gone"')
+        self.server.wait_until(lambda: self.server.metrics()[gone] > 0)
+        self.assert_idle()
+        stuck.settimeout(PATIENCE)
+        answer = until_closed(stuck, 1 << 26)
+        self.assertFalse(b"[DONE]" in answer, "a stream that was cut does not end as if it were whole")
+
+
 class StrangersTest(ServiceTest):
+    flags = ("--header-timeout", "6000")  # who waits for it has failed
+
     def test_what_is_not_http_is_closed_at_once(self):
         for data in (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", b"nonsense\r\n\r\n",
                      b"GET /version HTTP/1.1\r\nno colon\r\n\r\n", b"GET /version HTTP/3.0\r\n\r\n",
                      b"POST /tokenize HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
                      b"POST /tokenize HTTP/1.1\r\nContent-Length: x\r\n\r\n"):
             with self.subTest(data):
-                begun = time.monotonic()
                 answer = until_closed(self.server.raw(data))
                 self.assertTrue(answer.startswith(b"HTTP/1.1 400 "), answer)
-                self.assertLess(time.monotonic() - begun, 15, "seconds; --header-timeout is 30")
+
+
+    def test_a_body_in_a_coding_that_is_not_read_is_no_empty_one(self):
+        body = b'{"prompt": "hello", "max_tokens": 1}'
+        for coding, status in ((b"Transfer-Encoding: identity", b"501"), (b"Transfer-Encoding: gzip, chunked", b"501"),
+                               (b"Content-Length: 36\r\nContent-Encoding: gzip", b"415")):  # fmt: skip
+            with self.subTest(coding):
+                answer = until_closed(self.server.raw(b"POST /v1/completions HTTP/1.1\r\n%s\r\n\r\n%s" % (coding, body)))
+                self.assertTrue(answer.startswith(b"HTTP/1.1 %s " % status), answer)
+                self.assertEqual(answer.count(b"HTTP/1.1 "), 1, "the body is no request")
+                self.assertIn(b'"code":' + status, answer)
+
+    def test_empty_lines_before_a_request_are_left_out(self):
+        request = b"\r\nGET /version HTTP/1.1\r\nHost: a\r\n\r\n\r\n\r\n"
+        last = b"GET /version HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        self.assertEqual(until_closed(self.server.raw(request * 2 + last)).count(b"HTTP/1.1 200 OK"), 3)
 
 
 class ClientGoneTest(ServiceTest):
@@ -210,7 +230,7 @@ class ClientGoneTest(ServiceTest):
         after = self.server.metrics()
         self.assertEqual(after["vllm:request_success_total", 'finished_reason="abort"'] - before, 8)
         self.assertEqual(after["octavo:requests_aborted_total", 'reason="client_gone"'], 8)
-        self.assertIn("client gone", self.server.log)
+        self.server.wait_for_log("client gone")
 
     def test_operators_abort_by_id(self):
         connection, response = self.server.begin("/v1/completions", LONG | {"stream": True, "request_id": "mine"})
