@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <random>
 #include <set>
 
@@ -451,9 +451,9 @@ TEST(AnswerReader, ATextOfNothingButBeginningsIsReadInTimeLinearInIt) {
       std::string text;
       while (text.size() < 200'000) text += begin;
       text += "</parameter>x" + text;
-      const auto before = std::chrono::steady_clock::now();
+      const std::clock_t before = std::clock();
       EXPECT_TRUE(read_whole(plan_of({parser, "", ThinkStart::closed, "", ""}), text).content == text) << begin;
-      EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(20)) << begin;
+      EXPECT_LT(std::clock() - before, 20 * CLOCKS_PER_SEC) << begin;
     }
   }
 }
@@ -461,12 +461,12 @@ TEST(AnswerReader, ATextOfNothingButBeginningsIsReadInTimeLinearInIt) {
 TEST(AnswerReader, ANumberWithoutEndIsReadInTimeLinearInIt) {
   const auto reader = make_answer_reader(plan_of({"hermes", "", ThinkStart::closed, "", ""}), {}, false);
   reader->push("<tool_call>{\"name\":\"now\",\"arguments\":{\"a\":");
-  const auto before = std::chrono::steady_clock::now();
+  const std::clock_t before = std::clock();
   std::size_t digits = 0;
   for (int i = 0; i < 1'000'000; ++i)
     for (const ToolCallDelta& call : reader->push("7").tool_calls) digits += call.arguments.size();
   EXPECT_EQ(digits, 1'000'000u);
-  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(20));
+  EXPECT_LT(std::clock() - before, 20 * CLOCKS_PER_SEC);
 }
 
 TEST(AnswerReader, CallsThatBreakOffAgainAndAgainAreReadInTimeLinearInThem) {
@@ -474,11 +474,11 @@ TEST(AnswerReader, CallsThatBreakOffAgainAndAgainAreReadInTimeLinearInThem) {
                             "<tool_call>\n<function=f>\n<parameter=a>\n</parameter>\nx"}) {
     std::string text;
     while (text.size() < 200'000) text += begin;
-    const auto before = std::chrono::steady_clock::now();
+    const std::clock_t before = std::clock();
     const AnswerDelta answer = read_whole(plan_of({"qwen3_coder", "", ThinkStart::closed, "", ""}), text);
     EXPECT_GT(answer.tool_calls.size(), 3000u);
     EXPECT_TRUE(answer.tool_calls.front().broken && answer.tool_calls.back().broken);
-    EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(20)) << begin;
+    EXPECT_LT(std::clock() - before, 20 * CLOCKS_PER_SEC) << begin;
   }
 }
 

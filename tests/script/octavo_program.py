@@ -36,7 +36,7 @@ def environment(**changes):
     return merged
 
 
-def octavo(*arguments, stdin=b"", stdout=subprocess.PIPE, timeout=60, **changes):
+def octavo(*arguments, stdin=b"", stdout=subprocess.PIPE, timeout=240, **changes):
     done = subprocess.run(
         [os.environ["OCTAVO_BINARY"], *map(str, arguments)],
         input=stdin,

@@ -13,7 +13,7 @@ import threading
 import time
 import unittest
 
-from served import ServiceTest, environment, octavo
+from served import LONG_CONTEXT, PATIENCE, ServiceTest, environment, octavo
 
 PIECE = b'data: {"choices":[{"index":0,"delta":{"content":"half"}}]}\n\n'
 
@@ -31,7 +31,7 @@ class Chat:
         os.close(inner)
         self.start = self.wait_for("> ")
 
-    def wait_for(self, end, seconds=30):
+    def wait_for(self, end, seconds=PATIENCE):
         """What the program writes until this is the end of it."""
         seen = ""
         deadline = time.monotonic() + seconds
@@ -47,7 +47,7 @@ class Chat:
 
     def leave(self, how=b"\x04"):
         os.write(self.terminal, how)
-        code = self.program.wait(20)
+        code = self.program.wait(PATIENCE)
         os.close(self.terminal)
         return code
 
@@ -79,19 +79,6 @@ class ChatTest(ServiceTest):
         self.assertIn("/retry", chat.say("/help"))
         self.assertEqual(chat.leave(b"/exit\n"), 0)
 
-    def test_ctrl_c_ends_the_answer_and_not_the_chat(self):
-        chat = Chat("--base-url", self.server.url + "/v1", "--temperature", "0")
-        self.addCleanup(chat.program.kill)
-        os.write(chat.terminal, b"hello world\n")
-        self.server.wait_until(lambda: self.server.gauge("vllm:num_requests_running") == 1)
-        chat.program.send_signal(signal.SIGINT)
-        chat.wait_for("\n> ")
-        self.assert_idle()
-        chat.program.send_signal(signal.SIGINT)
-        self.assertIn("Ctrl-D leaves", chat.wait_for("> "))
-        chat.say("/clear")
-        self.assertEqual(chat.leave(), 0)
-
     def test_one_prompt(self):
         flags = ("--base-url", self.server.url, "--temperature", "0", "--max-tokens", "3")
         done = octavo("chat", *flags, "-p", "hello world")
@@ -112,6 +99,24 @@ class ChatTest(ServiceTest):
                 self.assertIn(done.code, (1, 2), done)
                 self.assertIn(mention, done.err)
                 self.assertEqual(done.err.count("\n"), 1, done.err)
+
+
+class LongAnswerTest(ServiceTest):
+    flags = LONG_CONTEXT
+
+    def test_ctrl_c_ends_the_answer_and_not_the_chat(self):
+        chat = Chat("--base-url", self.server.url + "/v1", "--temperature", "0")
+        self.addCleanup(chat.program.kill)
+        os.write(chat.terminal, b"hello world\n")
+        self.server.wait_until(lambda: self.server.gauge("vllm:num_requests_running") == 1)
+        self.assertTrue(os.read(chat.terminal, 1), "the answer has begun")
+        chat.program.send_signal(signal.SIGINT)
+        chat.wait_for("\n> ")
+        self.assert_idle()
+        chat.program.send_signal(signal.SIGINT)
+        self.assertIn("Ctrl-D leaves", chat.wait_for("> "))
+        chat.say("/clear")
+        self.assertEqual(chat.leave(), 0)
 
 
 class KeyedTest(ServiceTest):

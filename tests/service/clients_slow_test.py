@@ -15,6 +15,8 @@ from served import PATIENCE, Server, ServiceTest, checkpoints, events
 
 
 class PythonClientsTest(ServiceTest):
+    flags = ("--deterministic",)
+
     def test_langchain(self):
         python = client_folder("langchain", "langchain-openai==1.7.4") / "python3"
         run_client(python, "langchain_client.py", self.server.url)
@@ -40,7 +42,7 @@ class Router:
         self.wait_for_servers()
 
     def wait_for_servers(self):
-        end = time.monotonic() + 4 * PATIENCE  # where a server was slow to answer it looks again after half a minute
+        end = time.monotonic() + PATIENCE  # where a server was slow to answer it looks again after half a minute
         while self.ask("GET", "/v1/models")[0] != 200:
             if time.monotonic() > end:
                 self.stop()

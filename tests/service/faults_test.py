@@ -9,7 +9,7 @@ import threading
 import time
 import unittest
 
-from served import Server, ServiceTest, events, octavo
+from served import LONG_CONTEXT, PATIENCE, Server, ServiceTest, events, octavo
 
 PAGE = 16
 GREEDY = {"temperature": 0, "ignore_eos": True}
@@ -96,29 +96,43 @@ class PrefixTest(ServiceTest):
             self.assertEqual(scored(self.server, prompt, cache_salt=salt)[1], 4 * PAGE, salt)
 
     def test_a_huge_body_blocks_the_others(self):
-        stop = threading.Event()
+        huge = json.dumps({"prompt": "hello world " * 2_250_000, "max_tokens": 1}).encode()  # 27 MB
+        long = json.dumps({"prompt": "hello world " * 1_500_000}).encode()
+
+        def refuse_and_tokenize():
+            refused = self.assert_error(self.server.post("/v1/completions", huge), 400, "prompt", "maximum context length is")
+            self.assertIn("but the prompt has at least", refused["message"], "told from its bytes alone")
+            self.assertEqual(self.server.post("/tokenize", long).status, 200)
+
+        tries = []
+        for _ in range(10):  # a busy machine keeps probes waiting too, but not always
+            longest, worked = self.longest_wait_beside(refuse_and_tokenize)
+            tries.append(f"{longest:.3f} s of {worked:.3f} s")
+            if longest < worked / 2:
+                return
+        self.fail(f"probes waited for the work of others: {tries}")
+
+    def longest_wait_beside(self, work):
+        """Seconds that a probe waited at most, and that the work took."""
         waits = []
 
-        def poll():
-            while not stop.wait(0.05):
+        def probe(over):
+            while not over.wait(0.05):
                 begun = time.monotonic()
                 assert self.server.get("/health").status == 200
                 waits.append(time.monotonic() - begun)
 
-        huge = json.dumps({"prompt": "hello world " * 2_250_000, "max_tokens": 1}).encode()  # 27 MB
-        long = json.dumps({"prompt": "hello world " * 1_500_000}).encode()
-        poller = threading.Thread(target=poll)
-        poller.start()
+        over = threading.Event()
+        prober = threading.Thread(target=probe, args=(over,))
+        prober.start()
+        begun = time.monotonic()
         try:
-            refused = self.assert_error(self.server.post("/v1/completions", huge), 400, "prompt", "maximum context length is")
-            begun = time.monotonic()
-            self.assertEqual(self.server.post("/tokenize", long).status, 200)
-            tokenized = time.monotonic() - begun
+            work()
+            seconds = time.monotonic() - begun
         finally:
-            stop.set()
-            poller.join()
-        self.assertIn("but the prompt has at least", refused["message"], "told from its bytes alone")
-        self.assertLess(max(waits), tokenized / 2, "seconds that a probe took, on a machine that may be busy")
+            over.set()
+            prober.join()
+        return max(waits, default=seconds), seconds
 
 
 class SmallPoolTest(ServiceTest):
@@ -154,6 +168,7 @@ class SmallPoolTest(ServiceTest):
             if self.server.gauge("vllm:num_preemptions_total") > before:
                 break
         self.assertGreater(self.server.gauge("vllm:num_preemptions_total"), before)
+        self.server.wait_for_log("preempted")
         told = [line for line in self.server.log.splitlines() if "preempted" in line]
         self.assertTrue(told and all("id=r" in line for line in told), "which request, and what it lost")
         self.assert_idle()
@@ -205,16 +220,15 @@ class SpellingTest(ServiceTest):
         self.assertIn("--kv-events-config", done.err)
 
     def test_a_killed_server_leaves_short_answers_that_look_whole(self):
-        server = Server(self.model, "--max-num-seqs", "8")
-        port = server.port
+        server = Server(self.model, "--max-num-seqs", "8", *LONG_CONTEXT)
         begun = threading.Semaphore(0)
         ends = [None] * 24
-        fields = {"max_tokens": 1900, "stream": True} | GREEDY
 
         def read(i):
+            fields = {"prompt": ids(i, 20), "max_tokens": 60000 if i % 2 else 20, "stream": i % 3 > 0} | GREEDY
             connection = server.connect()
             try:
-                connection.request("POST", "/v1/completions", json.dumps(fields | {"prompt": ids(i, 20), "stream": i % 3 > 0}))
+                connection.request("POST", "/v1/completions", json.dumps(fields))
                 response = connection.getresponse()
                 begun.release()
                 body = response.read()
@@ -228,18 +242,27 @@ class SpellingTest(ServiceTest):
         for thread in threads:
             thread.start()
         for _ in range(4):
-            self.assertTrue(begun.acquire(timeout=60))
+            self.assertTrue(begun.acquire(timeout=PATIENCE))
         server.process.kill()
         for thread in threads:
             thread.join()
         server.stop(-signal.SIGKILL)
         self.assertLessEqual(set(ends), {"broken", "whole"}, "an answer was cut and looks whole")
         self.assertIn("broken", ends)
-        again = Server(self.model, "--port", port)
-        self.assertEqual(again.port, port)
+        again = self.start_at(server.port)
         self.assertEqual(again.get("/ready").status, 200)
         self.assertEqual(again.complete(max_tokens=2).status, 200)
         again.stop()
+
+    def start_at(self, port):
+        """The port is free, but for a moment a client anywhere on this machine may have been given its number."""
+        for _ in range(50):
+            try:
+                return Server(self.model, "--port", port)
+            except AssertionError as failure:
+                if "Address already in use" not in str(failure):
+                    raise
+        self.fail(f"port {port} stays in use")
 
 
 if __name__ == "__main__":

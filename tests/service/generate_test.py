@@ -10,6 +10,8 @@ GREEDY = {"temperature": 0, "ignore_eos": True}
 
 
 class CompletionsTest(ServiceTest):
+    flags = ("--deterministic",)  # texts are compared that ran beside others or alone
+
     def test_a_whole_answer(self):
         reply = self.server.complete(max_tokens=6, **GREEDY).json
         self.assertTrue(reply["id"].startswith("cmpl-"))
@@ -187,6 +189,8 @@ class CompletionsTest(ServiceTest):
 
 
 class ChatTest(ServiceTest):
+    flags = ("--deterministic",)
+
     def test_a_whole_answer(self):
         reply = self.server.chat(max_tokens=5, **GREEDY).json
         self.assertTrue(reply["id"].startswith("chatcmpl-"))

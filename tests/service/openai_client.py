@@ -11,7 +11,7 @@ TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type"
 
 
 def make(kind=openai.OpenAI, **more):
-    return kind(base_url=URL, api_key="secret", timeout=100, **({"max_retries": 0} | more))
+    return kind(base_url=URL, api_key="secret", timeout=400, **({"max_retries": 0} | more))
 
 
 def whole_and_streamed(client):

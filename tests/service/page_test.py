@@ -14,6 +14,11 @@ DOCUMENT = (FOLDER / "index.html").read_text()
 
 
 class PageTest(ServiceTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.started = time.time()
+        super().setUpClass()
+
     def test_every_file_is_served_as_it_is(self):
         for path in sorted(FOLDER.iterdir()):
             with self.subTest(path.name):
@@ -86,18 +91,19 @@ class PageTest(ServiceTest):
         )
 
     def test_recent_minutes(self):
-        self.assertEqual(self.server.complete("hello world", max_tokens=30, ignore_eos=True).status, 200)
+        begun = time.time()
+        self.assertEqual(self.server.complete("hello world", max_tokens=1000, ignore_eos=True).status, 200)
         recent = {}
 
-        def all_counted():
+        def counted():
             recent.update(self.server.get("/recent").json)
-            rates = (sample["generated_tokens_per_second"] for sample in recent["samples"])
-            return sum(rates) * recent["step_seconds"] > 25
+            rates = (sample["generated_tokens_per_second"] for sample in recent["samples"] if sample["time"] >= begun)
+            return sum(rates) * recent["step_seconds"] > 100  # a step may last longer on a busy machine
 
-        self.server.wait_until(all_counted, 30)
+        self.server.wait_until(counted)
         self.assertEqual((recent["step_seconds"], recent["steps_kept"]), (5, 180))
         for sample in recent["samples"]:
-            self.assertLess(abs(sample["time"] - time.time()), 120)
+            self.assertTrue(self.started - 1 <= sample["time"] <= time.time(), sample)
         busy = [sample for sample in recent["samples"] if sample["inter_token_latency"]]
         self.assertTrue(busy)
         self.assertGreaterEqual(busy[0]["inter_token_latency"]["p99"], busy[0]["inter_token_latency"]["p50"])

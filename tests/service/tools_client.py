@@ -5,7 +5,7 @@ import sys
 
 import openai
 
-client = openai.OpenAI(base_url=sys.argv[1] + "/v1", api_key="none", timeout=100, max_retries=0)
+client = openai.OpenAI(base_url=sys.argv[1] + "/v1", api_key="none", timeout=400, max_retries=0)
 TOOLS = [
     {"type": "function", "function": {"name": "look", "strict": True, "parameters": {"type": "object", "properties": {}}}},
     {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}},
