@@ -222,7 +222,10 @@ Options defaults_of(Command command) {
   Options options;
   options.command = command;
   options.engine.max_num_seqs = 1;  // one conversation; more is asked for by flag
-  if (command == Command::serve) options.engine.max_num_seqs = 64;
+  if (command == Command::serve) {
+    options.engine.max_num_seqs = 64;
+    options.engine.mixed_step_tokens.reset();
+  }
   options.cpu.isa = cpu::best_isa();
   if (command == Command::bench_latency || command == Command::bench_verbs) options.input_lens = {1024};
   if (command == Command::bench_throughput) options.input_lens = {512};

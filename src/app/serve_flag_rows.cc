@@ -175,6 +175,12 @@ void add_load_rows(std::vector<FlagRow>& rows) {
        "longest gap between two tokens of a stream while prompts are read: chunks of prompts are cut so that a "
        "step, by what steps took so far, takes no longer; 0: no bound",
        "0", kServe, number(0, 1e6, true, [](Options& o, float v) { o.engine.max_itl_ms = v; })});
+  rows.push_back(
+      {"--mixed-step-tokens", "TOKENS",
+       "tokens of a step that streams wait for and that reads prompts too, of which prompts get a quarter at least; "
+       "0: as many as any step",
+       "64 on the processor without --max-itl-ms, otherwise 0", kServe,
+       count(0, 1 << 20, true, [](Options& o, std::int64_t v) { o.engine.mixed_step_tokens = static_cast<int>(v); })});
   rows.push_back({"--long-prefill-token-threshold", "TOKENS",
                   "tokens of one prompt in a step, so that others' fit beside a long one's; 0: as many as the step has",
                   "0", kServe, count(0, 1 << 20, true, [](Options& o, std::int64_t v) {

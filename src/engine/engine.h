@@ -47,6 +47,9 @@ struct EngineConfig {
   int max_num_seqs = 64;
   int long_prefill_token_threshold = 0;  // tokens of one prompt in a step; 0: as many as the step has
   double max_itl_ms = 0;  // --max-itl-ms: chunks of prompts are cut so that streams wait no longer; 0: no bound
+  // Tokens of a step that streams wait for and that reads prompts too; 0: as many as any. Absent: 64 where the processor
+  // computes, whose products are no slower a token then, and 0 under max_itl_ms or where a device computes.
+  std::optional<int> mixed_step_tokens = 0;
   int max_queued = 1024;
   bool prefix_caching = true;
   std::uint64_t seed = 0;

@@ -22,6 +22,7 @@ constexpr int kSpareRows = 64;
 // Of a step, where no flag says it: EngineConfig says why.
 constexpr int kTokensOfDevice = 2048;
 constexpr int kTokensOfProcessor = 512;
+constexpr int kMixedTokensOfProcessor = 64;
 constexpr int kMostSequences = 1 << 16;
 constexpr int kTokensOfSequence = 2;  // a step has room for a token of each, and for as many of prompts
 constexpr std::int64_t kMostPositions = std::int64_t{1} << 24;  // of a sequence, as page tables are profiled
@@ -94,6 +95,7 @@ Status LocalEngine::start(std::vector<std::unique_ptr<KvStore>> stores, const st
                                   .max_rows = limits.max_rows,
                                   .max_chunk = config_.long_prefill_token_threshold,
                                   .max_itl_ms = config_.max_itl_ms,
+                                  .mixed_tokens = *config_.mixed_step_tokens,
                                   .prefix_caching = config_.prefix_caching};
   loop_ = std::make_unique<EngineLoop>(stores_, *runners_, inbox_, scheduler, spec().vocab,
                                        static_cast<int>(spec().layers.size()), loaded_->device().asynchronous());
@@ -323,6 +325,9 @@ Result<std::unique_ptr<Engine>> make_local_engine(std::shared_ptr<LoadedModel> s
   if (!config.max_num_batched_tokens)
     config.max_num_batched_tokens = std::max(backend.device().memory().dedicated ? kTokensOfDevice : kTokensOfProcessor,
                                              kTokensOfSequence * std::min(config.max_num_seqs, kMostSequences));
+  if (!config.mixed_step_tokens)
+    config.mixed_step_tokens =
+        backend.device().memory().dedicated || config.max_itl_ms > 0 ? 0 : kMixedTokensOfProcessor;
   OCTAVO_TRY(check_config(config));
   const std::vector<KvScales> scales = loaded.ranks.front().model->kv_scales();
   OCTAVO_TRY(const CacheLayout layout, make_cache_layout({.spec = loaded.spec(),

@@ -115,6 +115,31 @@ TEST(Pacing, WithoutStreamsAPromptTakesTheWholeStep) {
   EXPECT_EQ(machine.step(known_milliseconds).ids.size(), 2048u);
 }
 
+TEST(Pacing, AStepWithStreamsTakesNoMoreTokensThanItsBound) {
+  Machine machine({.max_tokens = 512, .max_seqs = 80, .max_rows = 80, .mixed_tokens = 64, .prefix_caching = false},
+                  5000);
+  for (std::uint64_t i = 0; i < 3; ++i) machine.scheduler().add(numbered_sequence(i, 100, 2000));
+  EXPECT_EQ(machine.step().ids.size(), 300u) << "nobody waits yet";
+  for (std::uint64_t i = 3; i < 60; ++i) machine.scheduler().add(numbered_sequence(i, 40, 2000));
+  std::size_t decodes = 0;
+  while (machine.scheduler().num_waiting() > 0 || decodes < 60) {
+    const StepPlan plan = machine.step();
+    ASSERT_GT(plan.num_decodes, static_cast<int>(decodes) - 1) << "every stream gets a token in every step";
+    decodes = static_cast<std::size_t>(plan.num_decodes);
+    ASSERT_LE(plan.ids.size(), std::max<std::size_t>(64, decodes + 16));
+    ASSERT_TRUE(decodes != 3 || plan.ids.size() == 64) << "what is left goes to prompts";
+  }
+}
+
+TEST(Pacing, APromptComesToItsEndHoweverSmallTheBoundOfAStep) {
+  Machine machine({.max_tokens = 512, .max_seqs = 8, .max_rows = 8, .mixed_tokens = 1, .prefix_caching = false}, 5000);
+  for (std::uint64_t i = 0; i < 3; ++i) machine.scheduler().add(numbered_sequence(i, 10, 500));
+  machine.step();
+  machine.scheduler().add(numbered_sequence(3, 20, 1));
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(machine.step().ids.size(), 3u + 1u);
+  EXPECT_EQ(machine.ended, std::vector<std::string>{"3"});
+}
+
 // Where the streams alone take longer than asked, a prompt still comes to its end.
 TEST(Pacing, APromptIsNeverStarved) {
   Machine machine(paced(1), 5000);

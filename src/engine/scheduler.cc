@@ -25,6 +25,8 @@ namespace {
 
 // Tokens of prompts that a step takes even if --max-itl-ms has no room for them: an answer that never begins is worse.
 constexpr int kLeastPrompt = 4;
+// So many times smaller than the bound of a step with streams: what prompts may take however many streams there are.
+constexpr int kLeastShare = 4;
 
 // An eighth of a page of a prompt's tokens is computed again sooner than the page that holds them is waited for and
 // copied.
@@ -214,8 +216,14 @@ void Scheduler::plan_prompts(Draft& draft) {
 // Of the tokens of a prompt from `first` on, those that one step may take.
 int Scheduler::prompt_chunk(const Draft& draft, int first, int wanted) const {
   if (limits_.max_chunk > 0) wanted = std::min(wanted, limits_.max_chunk);
-  if (limits_.max_itl_ms <= 0 || !draft.streams) return wanted;
-  const int least = std::max(0, kLeastPrompt - static_cast<int>(draft.load.prompt_tokens));
+  if (!draft.streams) return wanted;
+  const int taken = static_cast<int>(draft.load.prompt_tokens);
+  if (limits_.mixed_tokens > 0) {
+    const int beside = limits_.mixed_tokens - static_cast<int>(draft.load.decodes);
+    wanted = std::min(wanted, std::max(0, std::max({beside, limits_.mixed_tokens / kLeastShare, 1}) - taken));
+  }
+  if (limits_.max_itl_ms <= 0) return wanted;
+  const int least = std::max(0, kLeastPrompt - taken);
   return std::min(wanted, std::max(least, cost_.most_tokens(draft.load, first, wanted, limits_.max_itl_ms)));
 }
 

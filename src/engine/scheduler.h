@@ -32,6 +32,7 @@ struct SchedulerLimits {
   int max_rows = 64;      // of logits a step, at least max_seqs
   int max_chunk = 0;      // tokens of one prompt in a step; 0: no bound but the step's
   double max_itl_ms = 0;  // the longest step while answers are streamed; 0: no bound
+  int mixed_tokens = 0;   // of a step with prompts while answers are streamed; 0: max_tokens
   bool prefix_caching = true;
 };
 
