@@ -56,7 +56,7 @@ class AttentionKernel {
   static constexpr int kVecs = V::kAttentionVecs;
   static constexpr int kTileVecs = kTileKeys / V::kLanes;
   static constexpr int kGroup = 96;  // rows whose scores stay in the caches beside the tile
-  static constexpr int kPart = 16;   // widths are multiples
+  static constexpr int kPart = 4;    // widths are multiples
   static constexpr float kNone = -__builtin_inff();
 
   std::int64_t first_visible(std::int64_t position) const {
@@ -200,7 +200,7 @@ class AttentionKernel {
 #pragma GCC unroll 8
         for (int v = 0; v < kVecs; ++v) sums[r][v] = V::zero();
       for (int part = 0; part < width_; part += kPart) {
-        if (begin == 0) ask_for_keys(part);
+        if (begin == 0) ask_for_keys();
         for (int d = part; d < part + kPart; ++d) {
           F k[kVecs];
 #pragma GCC unroll 8
@@ -222,9 +222,8 @@ class AttentionKernel {
     return kCount;
   }
 
-  void ask_for_keys(int part) const {
-    if constexpr (!Tiles::kFloats)
-      for (int i = 0; i < kTileBlocks; ++i) tiles_.keys().ask_for(i, part, kPart);
+  void ask_for_keys() {
+    if constexpr (!Tiles::kFloats) tiles_.keys().ask_next(kPart);
   }
 
   // Scores become probabilities relative to the row's running maximum; what was summed before shrinks with it, by a
@@ -329,10 +328,10 @@ class AttentionKernel {
     for (int low = low_[row], high; low < high_[row]; low = high) {
       high = (low / kBlockKeys + 1) * kBlockKeys < high_[row] ? (low / kBlockKeys + 1) * kBlockKeys : high_[row];
       const void* block = tiles_.values().block(low / kBlockKeys);
-      if constexpr (!Tiles::kFloats) tiles_.values().ask_for(low / kBlockKeys, begin, kWide * V::kLanes);
       const float* p = scores_ + row * kTileKeys + low;
       const float* end = p + (high - low);
       for (std::int64_t at = low % kBlockKeys * value_width + begin; p < end; ++p, at += value_width) {
+        if constexpr (!Tiles::kFloats) tiles_.values().ask_for(low / kBlockKeys, at, kWide * V::kLanes);
         F x[kWide];
 #pragma GCC unroll 8
         for (int v = 0; v < kWide; ++v) x[v] = Values::at(block, at + v * V::kLanes);

@@ -65,9 +65,12 @@ class SegmentTile {
   }
 
   // The tile at `start` is read next, as far as `last`. With many rows its bytes are asked for at once, with few rows
-  // a little by each ask_for(). Of floats that would be more lines than the processor asks for at a time.
+  // a little by each ask_next() and ask_for(). Of floats that would be more lines than the processor asks for at a
+  // time.
   void look_ahead(std::int64_t start, std::int64_t last, bool few_rows) {
     ahead_bytes_ = 0;
+    asked_blocks_ = 0;
+    asked_ = 0;
     if (start > last || unit_.page_size < kBlockKeys || segment_.kind == CacheKind::f32) return;
     for (int i = 0; i < kTileBlocks; ++i) {
       const std::int64_t position = start + i * kBlockKeys;
@@ -89,11 +92,21 @@ class SegmentTile {
       for (std::int64_t i = 0; i < kBlockKeys * token_bytes_; i += kLineBytes) __builtin_prefetch(block + i);
   }
 
-  // Asks for what lies where the numbers [first, first + count) of this tile's block i do, all its tokens'.
-  void ask_for(int i, int first, int count) const {
-    const std::uint8_t* at = ahead_[i] + first * kBlockKeys * ahead_bytes_;
-    const std::uint8_t* end = at + count * kBlockKeys * ahead_bytes_;
-    for (; at < end; at += kLineBytes) __builtin_prefetch(at, 0, 2);  // the second level takes more at a time
+  // Asks for what lies where numbers [first, first + count) of this tile's block i do. The second-level cache takes
+  // more at a time; few at once and in the order of their addresses come sooner.
+  void ask_for(int i, std::int64_t first, int count) const {
+    const std::uint8_t* at = ahead_[i] + first * ahead_bytes_;
+    const std::uint8_t* end = at + count * ahead_bytes_;
+    for (; at < end; at += kLineBytes) __builtin_prefetch(at, 0, 2);
+  }
+  // Asks for the next `count` times 64 numbers of the tile; count divides the width by 4.
+  void ask_next(int count) {
+    if (asked_blocks_ == kTileBlocks) return;
+    ask_for(asked_blocks_, asked_, count * kTileKeys);
+    asked_ += count * kTileKeys;
+    if (asked_ < block_numbers_) return;
+    asked_ = 0;
+    ++asked_blocks_;
   }
 
   TileNumbers numbers() const { return numbers_; }
@@ -217,6 +230,8 @@ class SegmentTile {
   const bool keys_;
   int ahead_bytes_ = 0;                          // of a number of the tile to ask for; 0: none
   const std::uint8_t* ahead_[kTileBlocks] = {};  // and its blocks
+  int asked_blocks_ = 0;                         // whole ones, by ask_next()
+  std::int64_t asked_ = 0;                       // numbers of the next
   bool nan_ = false;
   TileNumbers numbers_ = TileNumbers::f32;
   const void* blocks_[kTileBlocks];
@@ -242,6 +257,7 @@ class GroupedTiles {
     values_.look_ahead(start, last, few_rows);
   }
   const SegmentTile<V>& keys() const { return keys_; }
+  SegmentTile<V>& keys() { return keys_; }
   const SegmentTile<V>& values() const { return values_; }
 
  private:
