@@ -193,7 +193,9 @@ class PairKernel {
 
   // Held in a register: g++ would rather read it from memory at each use.
   static __m512i pair_at(const std::int16_t* p) {
-    __m512i pair = _mm512_set1_epi32(*reinterpret_cast<const std::int32_t*>(p));
+    std::int32_t bits;
+    __builtin_memcpy(&bits, p, sizeof bits);
+    __m512i pair = _mm512_set1_epi32(bits);
     asm("" : "+v"(pair));
     return pair;
   }
