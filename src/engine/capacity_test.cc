@@ -118,7 +118,7 @@ TEST(Capacity, TheProcessorTakesShorterStepsThanACard) {
   for (const bool dedicated : {true, false}) {
     const Card card(1 << 10);
     card.backend->device().dedicated = dedicated;
-    EngineConfig config = automatic(0.9f);
+    EngineConfig config = automatic(0.01f);
     config.max_num_batched_tokens.reset();
     const auto engine = Engine::create(config, card.loaded);
     ASSERT_TRUE(engine) << engine.error().message();
