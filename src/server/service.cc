@@ -60,7 +60,8 @@ Status Service::healthy() const {
 
 void Service::watch_engine(std::chrono::steady_clock::time_point now) {
   const EngineStats stats = engine.stats();
-  const bool idle = stats.running == 0 && stats.waiting == 0;
+  // What a step took up that never ended is in no statistics; who waits for a first token knows better.
+  const bool idle = stats.running == 0 && stats.waiting == 0 && admission.queued_tokens() == 0;
   if (idle || stats.steps != last_steps_) last_progress_ = now;
   last_steps_ = stats.steps;
   const bool hangs = now - last_progress_ > policy.hang_bound;

@@ -15,18 +15,53 @@
 namespace octavo {
 namespace {
 
+EngineConfig engine_config() {
+  EngineConfig config = small_config(64);
+  config.max_queued = 64;
+  return config;
+}
+
+// Its steps wait while somebody holds the gate.
+struct HeldModel final : Model {
+  const ModelSpec& spec() const override { return model.spec(); }
+  NameMap names() const override { return model.names(); }
+  Status visit(Binder& binder) override { return model.visit(binder); }
+  std::vector<KvScales> kv_scales() const override { return model.kv_scales(); }
+  Tensor forward(Step& step) override {
+    const std::lock_guard wait(gate);
+    return model.forward(step);
+  }
+  FakeModel model{260, 128, {0}};
+  std::mutex gate;
+};
+
+// The engine of a held model, which it owns.
+std::unique_ptr<Engine> start_held_engine(HeldModel*& held) {
+  auto model = std::make_unique<HeldModel>();
+  held = model.get();
+  LoadedModel loaded;
+  loaded.ranks.push_back({.backend = std::make_unique<FakeBackend>(std::make_shared<FakeRanks>(1), 0),
+                          .model = std::move(model),
+                          .weights = {}});
+  loaded.threads = start_threads(loaded.ranks);
+  loaded.available_bytes = loaded.device().memory().available_bytes;
+  auto engine = make_local_engine(std::make_shared<LoadedModel>(std::move(loaded)), engine_config());
+  EXPECT_TRUE(engine) << (engine ? "" : engine.error().message());
+  return *std::move(engine);
+}
+
 // A server over a made-up model, on a port of its own, with its event loop in a thread.
 class TestServer {
  public:
-  explicit TestServer(const FakeEngineSpec& spec) : words_(test_words()) {
-    EngineConfig config = small_config(64);
-    config.max_queued = 64;
-    fake_ = start_fake_engine(spec, config);
+  explicit TestServer(const FakeEngineSpec& spec)
+      : TestServer(std::move(start_fake_engine(spec, engine_config()).engine), {}) {}
+  TestServer(std::unique_ptr<Engine> engine, const ServicePolicy& policy)
+      : words_(test_words()), engine_(std::move(engine)) {
     auto http = HttpServer::bind({.host = "127.0.0.1", .port = 0, .uds = ""}, {});
     EXPECT_TRUE(http) << http.error().message();
     http_ = *std::move(http);
-    service_ = std::make_unique<Service>(*fake_.engine, words_, *http_, *Access::create({}),
-                                         AdmissionLimits{.max_running = 8, .max_queued = 8}, ServicePolicy{});
+    service_ = std::make_unique<Service>(*engine_, words_, *http_, *Access::create({}),
+                                         AdmissionLimits{.max_running = 8, .max_queued = 8}, policy);
     add_health_routes(router_);
     add_completion_routes(router_);
     app_ = std::make_unique<ServerApp>(*service_, router_, CorsConfig{}, std::chrono::milliseconds(0));
@@ -64,7 +99,7 @@ class TestServer {
 
  private:
   Words words_;
-  FakeEngine fake_;
+  std::unique_ptr<Engine> engine_;
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<Service> service_;
   Router router_;
@@ -99,6 +134,29 @@ TEST(Service, WhenTheEngineDiesAStreamEndsWithAnError) {
                                                            : "\r\n\r\n{\"error\":{\"message\":\"the engine has stopped";
   EXPECT_TRUE(contains(stream, error)) << stream;
   EXPECT_FALSE(contains(stream, "\"finish_reason\":\"")) << stream;
+}
+
+TEST(Service, WhileTheEngineHangsTheProbesSaySo) {
+  HeldModel* model = nullptr;
+  auto engine = start_held_engine(model);
+  TestServer server(std::move(engine), {.hang_bound = std::chrono::milliseconds(20)});
+  const auto becomes = [&](const std::string& status) {
+    const auto patience = std::chrono::steady_clock::now() + std::chrono::minutes(4);
+    while (!begins(server.ask("GET", "/health"), "HTTP/1.1 " + status))
+      if (std::chrono::steady_clock::now() > patience) return false;
+    return true;
+  };
+  EXPECT_TRUE(becomes("200"));
+  std::unique_lock held(model->gate);
+  std::string answer;
+  std::thread client([&] { answer = server.ask("POST", "/v1/completions", "{" + kLong + "}"); });
+  EXPECT_TRUE(becomes("503"));
+  EXPECT_TRUE(begins(server.ask("GET", "/ready"), "HTTP/1.1 503"));
+  EXPECT_TRUE(begins(server.ask("GET", "/live"), "HTTP/1.1 200"));
+  held.unlock();
+  client.join();
+  EXPECT_TRUE(begins(answer, "HTTP/1.1 200")) << answer;
+  EXPECT_TRUE(becomes("200"));
 }
 
 TEST(Service, ManyThreadsOfClientsGetTheirOwnAnswers) {

@@ -250,6 +250,13 @@ class ComingAndGoingTest(unittest.TestCase):
         self.assertEqual(server.complete(model="b", max_tokens=1).json["model"], "b")
         server.stop()
 
+    def test_a_public_address_without_a_key_is_warned_of(self):
+        for flags, warned in ((("--host", "0.0.0.0"), 1), (("--host", "0.0.0.0", "--api-key", "k"), 0), ((), 0)):
+            with self.subTest(flags):
+                server = self.serve(*flags)
+                server.stop()
+                self.assertEqual(server.log.count("open to everybody"), warned, server.log)
+
     def test_fewer_requests_run_at_once_where_a_step_has_no_token_for_each(self):
         server = self.serve("--max-num-seqs", "100", "--max-num-batched-tokens", "16")
         self.assertIn("16 requests at once", server.block)
