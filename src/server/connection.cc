@@ -10,6 +10,7 @@
 #include <exception>
 
 #include "base/log.h"
+#include "base/strings.h"
 #include "server/errors.h"
 #include "server/served_exchange.h"
 
@@ -43,13 +44,6 @@ std::string too_large(const HttpLimits& limits) {
 }
 
 std::string_view plain(boost::beast::string_view text) { return {text.data(), text.size()}; }
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return result;
-}
 
 // A body in a form that is not read must not pass for one that is empty, nor its bytes for the next request.
 std::optional<ApiError> refuse_coding(const HttpRequest& head) {
