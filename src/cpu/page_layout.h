@@ -15,9 +15,6 @@ namespace octavo::cpu {
 
 constexpr int kKeyLanes = 16;
 
-// A latent and a rope key, not keys and values.
-constexpr bool is_latent(const KvFormat& format) { return format.segments[0].part == KvPart::latent; }
-
 struct SegmentLayout {
   std::int64_t data = 0;          // bytes from the page's start to head 0, place 0
   std::int64_t head_stride = 0;   // bytes from a head to the next

@@ -1,6 +1,4 @@
 // gather, add, scale, absmax: one thread a number.
-#include <algorithm>
-
 #include "cuda/check.h"
 #include "cuda/numbers.cuh"
 #include "cuda/verbs.h"
@@ -10,11 +8,8 @@ namespace octavo::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kMaxRows = 65535;  // of a grid's second dimension: of more, each has several
 
-dim3 grid_of(std::int64_t rows, std::int64_t n) {
-  return dim3(blocks_for(n, kThreads), static_cast<unsigned>(std::min(rows, kMaxRows)));
-}
+dim3 grid_of(std::int64_t rows, std::int64_t n) { return dim3(blocks_for(n, kThreads), grid_rows(rows)); }
 
 __device__ std::int64_t column() { return std::int64_t{blockIdx.x} * kThreads + threadIdx.x; }
 

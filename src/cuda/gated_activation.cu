@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "cuda/activation.cuh"
 #include "cuda/early_start.cuh"
 #include "cuda/packs.cuh"
@@ -10,7 +8,6 @@ namespace octavo::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kMaxRows = 65535;  // of a grid's second dimension: of more, each has several
 
 // N numbers a thread; N > 1 takes rows that are aligned.
 template <class T, int N>
@@ -46,7 +43,7 @@ void gated_activation(cudaStream_t stream, const GatedActivationArgs& args) {
     using T = decltype(type);
     constexpr int kPack = 16 / sizeof(T);
     const bool packed = by_pack(args.gate, kPack) && by_pack(args.up, kPack) && by_pack(args.out, kPack);
-    const dim3 grid(blocks_for(n, kThreads * (packed ? kPack : 1)), static_cast<unsigned>(std::min(rows, kMaxRows)));
+    const dim3 grid(blocks_for(n, kThreads * (packed ? kPack : 1)), grid_rows(rows));
     const auto kernel = packed ? gate_kernel<T, kPack> : gate_kernel<T, 1>;
     launch_early(stream, grid, kThreads, 0, kernel, rows_of<T>(args.gate), rows_of<T>(args.up), args.kind, args.limit,
                  rows_of<T>(args.out), rows, n);

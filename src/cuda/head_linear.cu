@@ -1,8 +1,6 @@
 // A block has some tokens of one head and 64 columns of the result, and walks over the depth by 64. Tiles of x and of
 // the weight are 64 numbers a row in shared memory; the next ones are on their way while one is multiplied. The weight
 // lies as it does in memory: turned, its rows are the depth.
-#include <algorithm>
-
 #include "cuda/check.h"
 #include "cuda/head_linear.h"
 #include "cuda/portable/mma.cuh"
@@ -281,8 +279,7 @@ void head_linear(cudaStream_t stream, const HeadLinearArgs& args) {
   const auto heads = static_cast<unsigned>(args.x.size(1));
   visit_float(args.x.dtype(), [&](auto type) {
     if constexpr (sizeof(type) == 4) {
-      const dim3 grid(blocks_for(h.columns, kThreads), heads,
-                      static_cast<unsigned>(std::min<std::int64_t>(h.tokens, 65535)));
+      const dim3 grid(blocks_for(h.columns, kThreads), heads, grid_rows(h.tokens));
       head_floats_kernel<<<grid, kThreads, 0, stream>>>(h);
     } else {
       h.tokens <= kFewTokens ? launch<1>(stream, h, heads) : launch<4>(stream, h, heads);

@@ -150,10 +150,6 @@ Result<double> run_attention(CudaDevice& device, Ops& ops, const KernelRow& row,
   return LaunchTimer(device).median_ms([&] { ops.attention(args); });
 }
 
-}  // namespace
-
-namespace {
-
 KernelEntry entry_of(const portable::KernelRow& built) {
   KernelEntry entry;
   entry.row.name = built.name;

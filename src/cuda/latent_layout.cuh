@@ -17,8 +17,6 @@ constexpr int kLatentImage = 512;  // numbers of a latent in shared memory: narr
 constexpr int kRopeImage = 64;
 constexpr int kLatentKey = kLatentImage + kRopeImage;
 
-constexpr bool is_latent(const KvFormat& format) { return format.segments[0].part == KvPart::latent; }
-
 // Whole pieces of 16 codes.
 constexpr bool has_latent_layout(int latent, int rope) {
   return latent > 0 && latent <= kLatentImage && latent % 16 == 0 && rope > 0 && rope <= kRopeImage && rope % 16 == 0;

@@ -5,6 +5,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/check.h"
@@ -56,6 +57,9 @@ void visit_float(DType dtype, const Visit& visit) {
 inline unsigned blocks_for(std::int64_t count, int per_block) {
   return static_cast<unsigned>((count + per_block - 1) / per_block);
 }
+
+// Of a grid's second or third dimension, which takes no more: where there are more rows, each block has several.
+inline unsigned grid_rows(std::int64_t rows) { return static_cast<unsigned>(std::min<std::int64_t>(rows, 65535)); }
 
 inline const std::int32_t* ints(const Tensor& tensor) {
   octavo::check(tensor.empty() || (tensor.dtype() == DType::i32 && tensor.contiguous()),

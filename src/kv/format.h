@@ -50,6 +50,9 @@ struct KvFormat {
   constexpr bool operator==(const KvFormat&) const = default;
 };
 
+// A latent and a rope key, not keys and values.
+constexpr bool is_latent(const KvFormat& format) { return format.segments[0].part == KvPart::latent; }
+
 constexpr int elem_bytes(KvElem elem) { return elem == KvElem::f32 ? 4 : elem == KvElem::bf16 ? 2 : 1; }
 constexpr bool is_8bit(KvElem elem) { return elem_bytes(elem) == 1; }
 
