@@ -24,6 +24,7 @@ std::vector<Heard> continuations(const BackendFactory& factory, const std::strin
   EngineConfig config = engine_config(golden.folder);
   config.compute.reset();
   config.kv_cache = *parse_kv_cache_dtype(kv_cache);
+  config.fill_memory = false;  // other processes test beside this one
   const auto engine = Engine::create(config, factory);
   EXPECT_TRUE(engine) << (engine ? "" : engine.error().message());
   Request request;
@@ -67,6 +68,7 @@ TEST(GpuStates, ASnapshotGivesTheAnswerOfThePromptItself) {
   EngineConfig config = engine_config(golden.folder);
   config.compute.reset();
   config.max_model_len = 512;
+  config.fill_memory = false;
   const auto engine = Engine::create(config, gpu::factory(true));
   ASSERT_TRUE(engine) << engine.error().message();
   Request request;
