@@ -3,7 +3,8 @@
 
 #include "cuda/check.h"
 #include "cuda/grouped_linear.h"
-#include "cuda/weight_numbers.cuh"
+#include "cuda/grouped_tiles.h"
+#include "cuda/grouping.cuh"
 
 namespace octavo::cuda {
 
@@ -11,38 +12,6 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
-
-struct Grouping {
-  const PartView* experts = nullptr;  // [experts, parts]
-  const std::int32_t* ids = nullptr;  // i32 [tokens, k]
-  const float* weights = nullptr;     // f32 [tokens, k] or null
-  const float* bias = nullptr;        // f32 [experts, out] or null
-  std::int64_t out = 0;
-  int k = 1;
-  int parts = 1;
-  bool row_of_choice = false;  // x has a row for each choice
-};
-
-// e2m1 numbers have the powers of two of e8m0 where others have f32.
-PartView expert_view_of(const WeightPart& part) {
-  if (part.values.dtype() != DType::e2m1) return view_of(part);
-  octavo::check(part.scale.dtype() == DType::e8m0 && part.block_rows == 1, "e2m1 numbers have a scale for each 32");
-  WeightPart plain = part;
-  plain.grain = ScaleGrain::none;
-  PartView view = view_of(plain);
-  view.grain = ScaleGrain::block;
-  view.scale = reinterpret_cast<const float*>(part.scale.raw());
-  view.scale_stride = part.scale.stride(0);
-  view.block_rows = part.block_rows;
-  view.block_cols = part.block_cols;
-  return view;
-}
-
-__device__ float expert_scale_at(const PartView& part, std::int64_t row, std::int64_t column) {
-  if (part.dtype != DType::e2m1) return part.scale_at(row, column);
-  return f32_from_e8m0(
-      reinterpret_cast<const std::uint8_t*>(part.scale)[row * part.scale_stride + column / part.block_cols]);
-}
 
 template <class T>
 __device__ float product(const PartView& expert, std::int64_t row, const T* x) {
@@ -63,11 +32,9 @@ __global__ void __launch_bounds__(kThreads) grouped_kernel(Rows<const T> x, Grou
   for (int j = 0; j < terms; ++j) {
     const std::int64_t choice = std::int64_t{blockIdx.x} * terms + j;
     const std::int32_t id = grouping.ids[choice];
-    const T* from = x.row(grouping.row_of_choice ? choice : choice / grouping.k);
-    const PartView* part = grouping.experts + std::int64_t{id} * grouping.parts;
     std::int64_t row_of_part = row;
-    for (; row_of_part >= part->rows; ++part) row_of_part -= part->rows;
-    float y = product(*part, row_of_part, from);
+    const PartView& part = grouping.part_of(id, row_of_part);
+    float y = product(part, row_of_part, x.row(grouping.input_of(choice)));
     if (grouping.bias != nullptr) y += grouping.bias[id * grouping.out + row];
     sum += grouping.weights != nullptr ? grouping.weights[choice] * y : y;
   }
@@ -76,9 +43,9 @@ __global__ void __launch_bounds__(kThreads) grouped_kernel(Rows<const T> x, Grou
 
 }  // namespace
 
-Result<GroupedLinear> GroupedLinear::create(Device& device) {
+Result<GroupedLinear> GroupedLinear::create(Device& device, std::span<std::byte> scratch, bool deterministic) {
   OCTAVO_TRY(Buffer table, device.allocate(kMaxExperts * sizeof(PartView), "lists of experts"));
-  return GroupedLinear(device, std::move(table));
+  return GroupedLinear(device, std::move(table), scratch, deterministic);
 }
 
 // Where in the table the experts are.
@@ -125,6 +92,7 @@ void GroupedLinear::run(cudaStream_t stream, const GroupedLinearArgs& args) {
                           static_cast<int>(k),
                           static_cast<int>(args.experts.front().parts.size()),
                           args.x.size(0) == tokens * k};
+  if (takes_grouped_tiles(args)) return grouped_tiles(stream, args, grouping, scratch_, deterministic_);
   const dim3 grid(static_cast<unsigned>(args.out.size(0)), blocks_for(grouping.out, kWarps));
   visit_float(args.x.dtype(), [&](auto type) {
     using T = decltype(type);

@@ -20,6 +20,8 @@ class Linear {
   static Result<std::unique_ptr<Linear>> create(Device& device, bool deterministic);
 
   void run(cudaStream_t stream, const LinearArgs& args);
+  // Memory for another verb on the same stream, whose work ends before the next product begins.
+  std::span<std::byte> scratch() { return {sums_.data(), sums_.size()}; }
 
  private:
   // Parts that one product computes: neighbours in memory, of a kind.

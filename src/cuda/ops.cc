@@ -12,7 +12,7 @@ namespace octavo::cuda {
 
 Result<std::unique_ptr<CudaOps>> CudaOps::create(CudaDevice& device, bool deterministic) {
   OCTAVO_TRY(auto linear, Linear::create(device, deterministic));
-  OCTAVO_TRY(GroupedLinear grouped_linear, GroupedLinear::create(device));
+  OCTAVO_TRY(GroupedLinear grouped_linear, GroupedLinear::create(device, linear->scratch(), deterministic));
   return std::unique_ptr<CudaOps>(new CudaOps(device, std::move(linear), std::move(grouped_linear), deterministic));
 }
 

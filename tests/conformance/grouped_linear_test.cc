@@ -11,6 +11,7 @@ struct GroupedCase {
   WeightKind kind;
   std::int64_t tokens, k, experts, out, in;
   bool row_of_choice, biased, summed;
+  DType compute = DType::f32;  // of devices
 };
 
 void run_grouped(const GroupedCase& c) {
@@ -18,7 +19,7 @@ void run_grouped(const GroupedCase& c) {
   std::vector<HostPart> experts;
   for (std::int64_t e = 0; e < c.experts; ++e)
     experts.push_back(make_part(c.kind.dtype, c.kind.grain, c.out, c.in, random));
-  const std::vector<float> x = random.normals((c.row_of_choice ? c.tokens * c.k : c.tokens) * c.in);
+  const std::vector<float> x = rounded(random.normals((c.row_of_choice ? c.tokens * c.k : c.tokens) * c.in), c.compute);
   const std::vector<float> bias = random.normals(c.experts * c.out);
   const std::vector<float> weights = random.normals(c.tokens * c.k);
   std::vector<std::int32_t> ids;
@@ -40,17 +41,21 @@ void run_grouped(const GroupedCase& c) {
   }
   for_each_path([&](Path& path) {
     if (!reads(*path.backend, experts)) return;
+    const DType compute = path.processor ? DType::f32 : c.compute;
     Arena arena(path.backend->device());
     std::vector<Weight> uploaded;
     for (const HostPart& expert : experts) uploaded.push_back(upload(arena, {expert}));
-    const Tensor result = arena.blank({c.summed ? c.tokens : c.tokens * c.k, c.out});
-    path.backend->ops().grouped_linear({.x = arena.floats(x, {c.row_of_choice ? c.tokens * c.k : c.tokens, c.in}),
-                                        .experts = uploaded,
-                                        .bias = c.biased ? arena.floats(bias, {c.experts, c.out}) : Tensor(),
-                                        .ids = arena.ints(ids, {c.tokens, c.k}),
-                                        .weights = c.summed ? arena.floats(weights, {c.tokens, c.k}) : Tensor(),
-                                        .out = result});
-    expect_close(c.kind.name, arena.read(result), want, c.out, path.processor ? 5e-6 : 4e-3);
+    const Tensor result = arena.blank({c.summed ? c.tokens : c.tokens * c.k, c.out}, compute);
+    path.backend->ops().grouped_linear(
+        {.x = arena.floats(x, {c.row_of_choice ? c.tokens * c.k : c.tokens, c.in}, compute),
+         .experts = uploaded,
+         .bias = c.biased ? arena.floats(bias, {c.experts, c.out}) : Tensor(),
+         .ids = arena.ints(ids, {c.tokens, c.k}),
+         .weights = c.summed ? arena.floats(weights, {c.tokens, c.k}) : Tensor(),
+         .out = result});
+    // Of bf16 rows a GPU's tensor cores take the scaled numbers of a packed weight, rounded once: 2^-9 each at most.
+    const double bound = path.processor ? 5e-6 : c.compute == DType::bf16 ? 1e-2 : 4e-3;
+    expect_close(c.kind.name, arena.read(result), want, c.out, bound, compute);
   });
 }
 
@@ -65,11 +70,27 @@ TEST(GroupedLinear, ChoicesWeightsAndBias) {
   run_grouped({kWeightKinds[7], 13, 3, 5, 40, 64, true, false, false});
 }
 
+// Rows and parts that kernels take in tiles: few rows of an expert and many, tiles that are not full, experts that
+// nobody chose, and more numbers than one block makes.
+TEST(GroupedLinear, ChoicesInTiles) {
+  constexpr DType kCompute = DType::bf16;
+  std::vector<WeightKind> kinds = all_weight_kinds();
+  kinds.push_back(kMxfp4);
+  for (const WeightKind& kind : kinds) {
+    run_grouped({kind, 1, 4, 8, 48, 256, false, true, true, kCompute});
+    run_grouped({kind, 21, 2, 8, 48, 256, true, true, false, kCompute});
+    run_grouped({kind, 75, 2, 5, 144, 256, false, true, true, kCompute});
+    run_grouped({kind, 67, 3, 3, 160, 256, true, false, false, kCompute});
+  }
+  run_grouped({kWeightKinds[2], 300, 4, 30, 272, 1088, false, true, true, kCompute});
+  run_grouped({kWeightKinds[2], 300, 4, 300, 272, 64, true, true, true, kCompute});
+}
+
 // Each expert a stack of two parts of its own kind; many rows of one expert, and experts that nobody chose.
 TEST(GroupedLinear, ExpertsOfTwoParts) {
-  constexpr std::int64_t kTokens = 150, kIn = 64, kParts[] = {40, 24};
+  constexpr std::int64_t kTokens = 150, kIn = 64, kParts[] = {32, 48}, kOut = 80;
   Random random(13);
-  const std::vector<float> x = random.normals(kTokens * kIn);
+  const std::vector<float> x = rounded(random.normals(kTokens * kIn), DType::bf16);
   for (const WeightKind& kind : {kWeightKinds[2], kWeightKinds[5], kMxfp4}) {
     std::vector<std::vector<HostPart>> experts;
     for (int e = 0; e < 5; ++e) {
@@ -85,17 +106,18 @@ TEST(GroupedLinear, ExpertsOfTwoParts) {
       want.insert(want.end(), y.begin(), y.end());
     }
     for_each_path([&](Path& path) {
+      const DType compute = path.processor ? DType::f32 : DType::bf16;
       Arena arena(path.backend->device());
       std::vector<Weight> uploaded;
       for (const auto& parts : experts) uploaded.push_back(upload(arena, parts));
-      const Tensor result = arena.blank({kTokens, 64});
-      path.backend->ops().grouped_linear({.x = arena.floats(x, {kTokens, kIn}),
+      const Tensor result = arena.blank({kTokens, kOut}, compute);
+      path.backend->ops().grouped_linear({.x = arena.floats(x, {kTokens, kIn}, compute),
                                           .experts = uploaded,
                                           .bias = {},
                                           .ids = arena.ints(ids, {kTokens, 1}),
                                           .weights = {},
                                           .out = result});
-      expect_close(kind.name, arena.read(result), want, 64, path.processor ? 5e-6 : 4e-3);
+      expect_close(kind.name, arena.read(result), want, kOut, path.processor ? 5e-6 : 1e-2, compute);
     });
   }
 }
