@@ -3,8 +3,9 @@
 // run(n, work) calls work(i) once for every i in [0, n), on the caller and the workers, and returns when all are done.
 // The split into n parts is the caller's, so a result never depends on how many threads there are.
 // Waiting workers spin for some microseconds (a step is many short regions), then sleep: a busy neighbour on the
-// machine must not be starved, nor starve us. Not reentrant: `work` must not call run() on the same pool. One caller at
-// a time.
+// machine must not be starved, nor starve us. A region waits for nobody who has no part of it, and a worker that lost
+// its processor to a neighbour in the middle of one rests for a while.
+// Not reentrant: `work` must not call run() on the same pool. One caller at a time.
 #pragma once
 
 #include <cstdint>
