@@ -5,6 +5,7 @@
 #include "cuda/attention.h"
 #include "cuda/attention_plan.h"
 #include "cuda/attention_rows.h"
+#include "cuda/kv_write.h"
 #include "cuda/portable/params.h"
 
 namespace octavo::cuda {
@@ -20,13 +21,6 @@ constexpr std::int32_t kLongContext = 4096;                    // whose tiles se
 constexpr int kTilesOfGrid = 32768;                            // in its second dimension, of a latent prefill
 
 Error unsupported(const std::string& sentence) { return Error(sentence, ErrorKind::unsupported); }
-
-const float* given_scales(const KvView& kv, int segment) {
-  const KvGrain grain = kv.format.segments[segment].grain;
-  if (grain != KvGrain::tensor && grain != KvGrain::head) return nullptr;
-  check(kv.scales[segment] != nullptr, "a scale of the cache was not delivered");
-  return kv.scales[segment];
-}
 
 // As many KV heads as have their K and V in the L2 cache at once: of more, blocks would drive out what others want.
 std::int32_t heads_together(const AttentionArgs& args) {

@@ -16,10 +16,10 @@ constexpr std::size_t kReadBytes = std::size_t{2} << 30;  // far more than any c
 constexpr int kReadThreads = 512;
 constexpr int kReadBlocks = 4096;
 constexpr int kAhead = 8;  // loads on their way at once
-constexpr std::int64_t kSide = 8192;
+constexpr std::int64_t kCeilingSide = 8192;
 constexpr std::size_t kWorkspaceBytes = std::size_t{64} << 20;
 constexpr int kWarmUps = 3, kMeasurements = 9;
-constexpr const char* kPurpose = "measuring ceilings";
+constexpr const char* kCeilingPurpose = "measuring ceilings";
 
 __global__ void __launch_bounds__(kReadThreads) read_kernel(const uint4* data, std::int64_t count, std::uint32_t* out) {
   const std::int64_t step = std::int64_t{gridDim.x} * kReadThreads;
@@ -96,8 +96,8 @@ class SquareProduct {
     int count = 0;
     return good(lt_.desc_create(&desc_, CUBLAS_COMPUTE_32F, CUDA_R_32F)) &&
            good(lt_.desc_set(desc_, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed)) &&
-           good(lt_.layout_create(&input_, type, kSide, kSide, kSide)) &&
-           good(lt_.layout_create(&output_, CUDA_R_16BF, kSide, kSide, kSide)) &&
+           good(lt_.layout_create(&input_, type, kCeilingSide, kCeilingSide, kCeilingSide)) &&
+           good(lt_.layout_create(&output_, CUDA_R_16BF, kCeilingSide, kCeilingSide, kCeilingSide)) &&
            good(lt_.preference_create(&preference_)) &&
            good(lt_.preference_set(preference_, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
                                    sizeof workspace)) &&
@@ -119,20 +119,20 @@ double product_rate(CudaDevice& device, const CublasLt& lt, cudaDataType_t type,
                     std::byte* workspace) {
   const SquareProduct product(lt, type);
   if (!product.started()) return 0.0;
-  const std::size_t apart = std::size_t{2} * kSide * kSide;
+  const std::size_t apart = std::size_t{2} * kCeilingSide * kCeilingSide;
   bool good = true;
   const double ms = median_ms(device.stream(), [&] {
     good &= product.run(device.stream(), memory, memory + apart, memory + 2 * apart, workspace);
   });
-  return good ? 2e-9 * static_cast<double>(kSide * kSide * kSide) / ms : 0.0;
+  return good ? 2e-9 * static_cast<double>(kCeilingSide * kCeilingSide * kCeilingSide) / ms : 0.0;
 }
 
 }  // namespace
 
 Result<Ceilings> measure_ceilings(CudaDevice& device) {
   OCTAVO_TRY(const CublasLt lt, open_cublaslt());
-  OCTAVO_TRY(const Buffer memory, device.allocate(kReadBytes, kPurpose));
-  OCTAVO_TRY(const Buffer workspace, device.allocate(kWorkspaceBytes, kPurpose));
+  OCTAVO_TRY(const Buffer memory, device.allocate(kReadBytes, kCeilingPurpose));
+  OCTAVO_TRY(const Buffer workspace, device.allocate(kWorkspaceBytes, kCeilingPurpose));
   const cudaStream_t stream = device.stream();
   const auto fill = [&](std::uint32_t mask, std::uint32_t bits) {
     fill_kernel<<<1024, 256, 0, stream>>>(reinterpret_cast<std::uint32_t*>(memory.data()),

@@ -8,7 +8,7 @@ namespace octavo::cuda {
 
 namespace {
 
-constexpr int kThreads = 128;
+constexpr int kConvThreads = 128;
 constexpr int kMaxTaps = 8;
 constexpr int kUsualTaps = 4;
 constexpr int kTokens = 32;  // of a thread
@@ -27,8 +27,8 @@ struct Conv {
 // of the first ones, which reads it, and then leaves there what the whole step ends with. kTaps: that many; 0:
 // conv.taps.
 template <class T, int kTaps>
-__global__ void __launch_bounds__(kThreads) conv_kernel(Rows<const T> x, Conv conv, Rows<T> out) {
-  const std::int64_t channel = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+__global__ void __launch_bounds__(kConvThreads) conv_kernel(Rows<const T> x, Conv conv, Rows<T> out) {
+  const std::int64_t channel = std::int64_t{blockIdx.x} * kConvThreads + threadIdx.x;
   if (channel >= conv.channels) return;
   const int seq = static_cast<int>(blockIdx.y);
   const std::int64_t begin = conv.query_start[seq];
@@ -76,12 +76,12 @@ void conv_update(cudaStream_t stream, const ConvUpdateArgs& args) {
   const Conv conv{floats(args.weight),          args.state.data<float>(), ints(args.records),
                   ints(args.batch.query_start), ints(args.batch.context), channels,
                   static_cast<int>(taps)};
-  const dim3 grid(blocks_for(channels, kThreads), static_cast<unsigned>(args.batch.num_seqs),
+  const dim3 grid(blocks_for(channels, kConvThreads), static_cast<unsigned>(args.batch.num_seqs),
                   blocks_for(std::max(1, args.batch.max_query), kTokens));
   visit_float(args.x.dtype(), [&](auto type) {
     using T = decltype(type);
     const auto kernel = taps == kUsualTaps ? conv_kernel<T, kUsualTaps> : conv_kernel<T, 0>;
-    kernel<<<grid, kThreads, 0, stream>>>(rows_of<const T>(args.x), conv, rows_of<T>(args.out));
+    kernel<<<grid, kConvThreads, 0, stream>>>(rows_of<const T>(args.x), conv, rows_of<T>(args.out));
   });
   check_launch();
 }

@@ -6,7 +6,7 @@ namespace octavo::cuda {
 
 namespace {
 
-constexpr int kThreads = 128;
+constexpr int kDeltaGateThreads = 128;
 
 struct Gates {
   const float* a_log = nullptr;  // f32 [heads]
@@ -15,9 +15,9 @@ struct Gates {
 };
 
 // A block of threads a token, a thread a head.
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kDeltaGateThreads)
     gates_kernel(Rows<const float> a, Rows<const float> b, Gates gates, Rows<float> decay, Rows<float> beta) {
-  const std::int64_t head = std::int64_t{blockIdx.y} * kThreads + threadIdx.x;
+  const std::int64_t head = std::int64_t{blockIdx.y} * kDeltaGateThreads + threadIdx.x;
   if (head >= gates.heads) return;
   const std::int64_t token = blockIdx.x;
   const float x = a.row(token)[head] + gates.dt_bias[head];
@@ -37,9 +37,9 @@ void delta_gates(cudaStream_t stream, const DeltaGatesArgs& args) {
   octavo::check(args.a_log.elements() == heads && args.dt_bias.elements() == heads, "shapes of delta_gates");
   if (tokens == 0) return;
   const Gates gates{floats(args.a_log), floats(args.dt_bias), heads};
-  const dim3 grid(static_cast<unsigned>(tokens), blocks_for(heads, kThreads));
-  gates_kernel<<<grid, kThreads, 0, stream>>>(rows_of<const float>(args.a), rows_of<const float>(args.b), gates,
-                                              rows_of<float>(args.decay), rows_of<float>(args.beta));
+  const dim3 grid(static_cast<unsigned>(tokens), blocks_for(heads, kDeltaGateThreads));
+  gates_kernel<<<grid, kDeltaGateThreads, 0, stream>>>(rows_of<const float>(args.a), rows_of<const float>(args.b),
+                                                       gates, rows_of<float>(args.decay), rows_of<float>(args.beta));
   check_launch();
 }
 

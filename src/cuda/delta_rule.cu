@@ -10,7 +10,7 @@ namespace octavo::cuda {
 
 namespace {
 
-constexpr int kThreads = 128;
+constexpr int kDeltaThreads = 128;
 constexpr int kMaxKeyWidth = 1024;
 constexpr float kEps = 1e-6f;
 
@@ -46,19 +46,19 @@ struct Delta {
 template <class T>
 __device__ void load_unit(const T* row, int width, float scale, float* to) {
   float squares = 0.0f;
-  for (int i = static_cast<int>(threadIdx.x); i < width; i += kThreads) {
+  for (int i = static_cast<int>(threadIdx.x); i < width; i += kDeltaThreads) {
     to[i] = to_float(row[i]);
     squares += to[i] * to[i];
   }
   const float factor = scale / sqrtf(sum_block(squares) + kEps);
-  for (int i = static_cast<int>(threadIdx.x); i < width; i += kThreads) to[i] *= factor;
+  for (int i = static_cast<int>(threadIdx.x); i < width; i += kDeltaThreads) to[i] *= factor;
 }
 
 constexpr int kHeldRows = 32;                     // of the state, a thread's
 constexpr int kSharers = 4;                       // threads of a column
 constexpr int kHeldWidth = kSharers * kHeldRows;  // of keys
 constexpr int kWarpColumns = 32 / kSharers;
-constexpr int kBlockColumns = kThreads / kSharers;
+constexpr int kBlockColumns = kDeltaThreads / kSharers;
 constexpr int kStepTokens = 16;
 
 struct DeltaStep {
@@ -90,14 +90,14 @@ __device__ void load_step(const Delta<T>& delta, std::int64_t first, int count, 
                           DeltaStep& step) {
   const std::int64_t key_head = head / delta.values_of_key;
   const float root = 1.0f / sqrtf(static_cast<float>(delta.key_width));
-  for (int i = static_cast<int>(threadIdx.x) / 32; i < 2 * count; i += kThreads / 32) {
+  for (int i = static_cast<int>(threadIdx.x) / 32; i < 2 * count; i += kDeltaThreads / 32) {
     const int t = i / 2;
     if (i % 2 == 0)
       load_held(delta.k.row(first + t, key_head), delta.key_width, 1.0f, step.keys[t]);
     else
       load_held(delta.q.row(first + t, key_head), delta.key_width, root, step.queries[t]);
   }
-  for (int i = static_cast<int>(threadIdx.x); i < count * kBlockColumns; i += kThreads) {
+  for (int i = static_cast<int>(threadIdx.x); i < count * kBlockColumns; i += kDeltaThreads) {
     const int t = i / kBlockColumns, c = i % kBlockColumns;
     const bool there = first_column + c < delta.value_width;
     step.values[t][c] = there ? to_float(delta.v.row(first + t, head)[first_column + c]) : 0.0f;
@@ -145,7 +145,7 @@ __device__ float take_token(const DeltaStep& step, int t, int column, int first_
 
 // blockIdx.x: of all heads, one after the other, so many columns each.
 template <class T>
-__global__ void __launch_bounds__(kThreads, 3) held_delta_kernel(const __grid_constant__ Delta<T> delta) {
+__global__ void __launch_bounds__(kDeltaThreads, 3) held_delta_kernel(const __grid_constant__ Delta<T> delta) {
   __shared__ DeltaStep step;
   const int tiles = (delta.value_width + kBlockColumns - 1) / kBlockColumns;
   const int head = static_cast<int>(blockIdx.x) / tiles,
@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(kThreads, 3) held_delta_kernel(const __grid_co
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads, 8) delta_kernel(const __grid_constant__ Delta<T> delta) {
+__global__ void __launch_bounds__(kDeltaThreads, 8) delta_kernel(const __grid_constant__ Delta<T> delta) {
   __shared__ float q[kMaxKeyWidth], k[kMaxKeyWidth];
   const std::int64_t head = blockIdx.x;
   const int seq = static_cast<int>(blockIdx.y);
@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(kThreads, 8) delta_kernel(const __grid_constan
   const std::int64_t end = delta.query_start[seq + 1];
   float* state = delta.state_of(seq, head);
   if (delta.context[seq] == end - begin)  // columns belong to threads, here and below
-    for (int c = static_cast<int>(threadIdx.x); c < delta.value_width; c += kThreads)
+    for (int c = static_cast<int>(threadIdx.x); c < delta.value_width; c += kDeltaThreads)
       for (int r = 0; r < delta.key_width; ++r) state[std::int64_t{r} * delta.value_width + c] = 0.0f;
   for (std::int64_t t = begin; t < end; ++t) {
     const std::int64_t key_head = head / delta.values_of_key;
@@ -198,7 +198,7 @@ __global__ void __launch_bounds__(kThreads, 8) delta_kernel(const __grid_constan
     __syncthreads();
     const float decay = expf(delta.decay.row(t)[head]);
     const float beta = delta.beta.row(t)[head];
-    for (int c = static_cast<int>(threadIdx.x); c < delta.value_width; c += kThreads) {
+    for (int c = static_cast<int>(threadIdx.x); c < delta.value_width; c += kDeltaThreads) {
       float* column = state + c;
       float read = 0.0f;
 #pragma unroll 2
@@ -249,9 +249,9 @@ void delta_rule(cudaStream_t stream, const DeltaRuleArgs& args) {
     const auto seqs = static_cast<unsigned>(args.batch.num_seqs);
     if (key_width <= kHeldWidth)
       held_delta_kernel<T>
-          <<<dim3(delta.heads * blocks_for(delta.value_width, kBlockColumns), seqs), kThreads, 0, stream>>>(delta);
+          <<<dim3(delta.heads * blocks_for(delta.value_width, kBlockColumns), seqs), kDeltaThreads, 0, stream>>>(delta);
     else
-      delta_kernel<T><<<dim3(delta.heads, seqs), kThreads, 0, stream>>>(delta);
+      delta_kernel<T><<<dim3(delta.heads, seqs), kDeltaThreads, 0, stream>>>(delta);
   });
   check_launch();
 }

@@ -7,11 +7,11 @@ namespace octavo::cuda {
 
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kElementThreads = 256;
 
-dim3 grid_of(std::int64_t rows, std::int64_t n) { return dim3(blocks_for(n, kThreads), grid_rows(rows)); }
+dim3 grid_of(std::int64_t rows, std::int64_t n) { return dim3(blocks_for(n, kElementThreads), grid_rows(rows)); }
 
-__device__ std::int64_t column() { return std::int64_t{blockIdx.x} * kThreads + threadIdx.x; }
+__device__ std::int64_t column() { return std::int64_t{blockIdx.x} * kElementThreads + threadIdx.x; }
 
 template <class T>
 __global__ void gather_kernel(Rows<T> x, const std::int32_t* index, Rows<T> out, std::int64_t rows, std::int64_t n) {
@@ -61,12 +61,12 @@ void gather(cudaStream_t stream, const GatherArgs& args) {
   if (args.out.size(0) == 0) return;
   const dim3 grid = grid_of(args.out.size(0), n);
   if (dtype_info(args.x.dtype()).block_bytes == 4) {
-    gather_kernel<<<grid, kThreads, 0, stream>>>(rows_of<std::int32_t>(args.x), ints(args.index),
-                                                 rows_of<std::int32_t>(args.out), args.out.size(0), n);
+    gather_kernel<<<grid, kElementThreads, 0, stream>>>(rows_of<std::int32_t>(args.x), ints(args.index),
+                                                        rows_of<std::int32_t>(args.out), args.out.size(0), n);
   } else {
     octavo::check(dtype_info(args.x.dtype()).block_bytes == 2, "rows to gather are of two or four bytes a number");
-    gather_kernel<<<grid, kThreads, 0, stream>>>(rows_of<std::int16_t>(args.x), ints(args.index),
-                                                 rows_of<std::int16_t>(args.out), args.out.size(0), n);
+    gather_kernel<<<grid, kElementThreads, 0, stream>>>(rows_of<std::int16_t>(args.x), ints(args.index),
+                                                        rows_of<std::int16_t>(args.out), args.out.size(0), n);
   }
   check_launch();
 }
@@ -82,8 +82,8 @@ void add(cudaStream_t stream, const AddArgs& args) {
     visit_float(args.b.dtype(), [&](auto added) {
       using T = decltype(type);
       using B = decltype(added);
-      add_kernel<T, B><<<grid_of(rows, n), kThreads, 0, stream>>>(rows_of<T>(args.a), rows_of<B>(args.b),
-                                                                  rows_of<T>(args.out), rows, n);
+      add_kernel<T, B><<<grid_of(rows, n), kElementThreads, 0, stream>>>(rows_of<T>(args.a), rows_of<B>(args.b),
+                                                                         rows_of<T>(args.out), rows, n);
     });
   });
   check_launch();
@@ -100,8 +100,8 @@ void scale(cudaStream_t stream, const ScaleArgs& args) {
     visit_float(args.out.dtype(), [&](auto result) {
       using T = decltype(type);
       using Out = decltype(result);
-      scale_kernel<T, Out><<<grid_of(rows, n), kThreads, 0, stream>>>(rows_of<T>(args.x), weight, args.factor,
-                                                                      args.soft_cap, rows_of<Out>(args.out), rows, n);
+      scale_kernel<T, Out><<<grid_of(rows, n), kElementThreads, 0, stream>>>(
+          rows_of<T>(args.x), weight, args.factor, args.soft_cap, rows_of<Out>(args.out), rows, n);
     });
   });
   check_launch();

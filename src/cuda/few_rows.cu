@@ -10,8 +10,8 @@ namespace octavo::cuda {
 namespace {
 
 // Small blocks: the work of a matrix of a few thousand rows then spreads evenly over the multiprocessors.
-constexpr int kThreads = 128;
-constexpr int kWarps = kThreads / 32;
+constexpr int kFewRowsThreads = 128;
+constexpr int kFewRowsWarps = kFewRowsThreads / 32;
 
 __device__ float sum_of_warp(float value) {
   for (int offset = 16; offset > 0; offset /= 2) value += __shfl_xor_sync(~0u, value, offset);
@@ -28,14 +28,15 @@ __device__ void fetch_ahead(const std::byte* row, std::int64_t bytes) {
 // kTokens rows of x (those beyond `tokens` repeat the last and are not stored); a warp makes kRows numbers of each, so
 // that a number of x is loaded once for all of them. kAhead chunks of a row are on their way at once.
 template <DType kDtype, int kTokens, int kRows, int kAhead>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kFewRowsThreads)
     few_rows_kernel(const __grid_constant__ PartStack stack, Rows<const __nv_bfloat16> x, int tokens,
                     RowsResult result) {
   const int which = stack.part_of(blockIdx.x);
   const PartView part = stack.part[which];
   const std::int64_t column = stack.column[which];
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const std::int64_t first = (std::int64_t{blockIdx.x - stack.first_block[which]} * kWarps + threadIdx.x / 32) * kRows;
+  const std::int64_t first =
+      (std::int64_t{blockIdx.x - stack.first_block[which]} * kFewRowsWarps + threadIdx.x / 32) * kRows;
   if (first < part.rows) fetch_ahead(part.row(first), part.row_bytes);
   let_next_start();
   wait_for_kernels_before();
@@ -80,8 +81,8 @@ __global__ void __launch_bounds__(kThreads)
 // Starts while the kernel before still runs, and waits for it where it must.
 template <DType kDtype, int kTokens, int kRows, int kAhead>
 void launch_few(cudaStream_t stream, const RowsProduct& product) {
-  const PartStack stack = stack_of(product.parts, kRows * kWarps);
-  launch_early(stream, stack.blocks, kThreads, 0, few_rows_kernel<kDtype, kTokens, kRows, kAhead>, stack,
+  const PartStack stack = stack_of(product.parts, kRows * kFewRowsWarps);
+  launch_early(stream, stack.blocks, kFewRowsThreads, 0, few_rows_kernel<kDtype, kTokens, kRows, kAhead>, stack,
                rows_of<const __nv_bfloat16>(product.x), static_cast<int>(product.x.size(0)), result_of(product));
 }
 
@@ -94,9 +95,9 @@ void launch_few(cudaStream_t stream, const RowsProduct& product) {
 
 // A warp a number.
 template <class T>
-__global__ void __launch_bounds__(kThreads) any_rows_kernel(PartView part, Rows<const T> x, RowsResult result) {
+__global__ void __launch_bounds__(kFewRowsThreads) any_rows_kernel(PartView part, Rows<const T> x, RowsResult result) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const std::int64_t row = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
+  const std::int64_t row = std::int64_t{blockIdx.x} * kFewRowsWarps + threadIdx.x / 32;
   if (row >= part.rows) return;
   float sum = 0.0f;
   for (std::int64_t i = lane; i < part.in; i += 32)
@@ -112,7 +113,7 @@ KernelEntry entry() {
   made.row.phase = KernelPhase::linear;
   made.row.weight = kDtype;
   made.row.max_tokens = kTokens;
-  made.row.threads = kThreads;
+  made.row.threads = kFewRowsThreads;
   made.function = reinterpret_cast<const void*>(few_rows_kernel<kDtype, kTokens, kRows, kAhead>);
   return made;
 }
@@ -180,10 +181,10 @@ void any_rows(cudaStream_t stream, const RowsProduct& product) {
                                          {},
                                          product.bias.empty() ? Tensor() : product.bias.rows(column, part.rows),
                                          product.out.columns(column, part.rows)});
-    const dim3 grid(blocks_for(part.rows, kWarps), static_cast<unsigned>(product.x.size(0)));
+    const dim3 grid(blocks_for(part.rows, kFewRowsWarps), static_cast<unsigned>(product.x.size(0)));
     visit_float(product.x.dtype(), [&](auto type) {
       using T = decltype(type);
-      any_rows_kernel<T><<<grid, kThreads, 0, stream>>>(part, rows_of<const T>(product.x), result);
+      any_rows_kernel<T><<<grid, kFewRowsThreads, 0, stream>>>(part, rows_of<const T>(product.x), result);
     });
     column += part.rows;
   }

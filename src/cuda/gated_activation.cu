@@ -7,15 +7,15 @@ namespace octavo::cuda {
 
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kGatedThreads = 256;
 
 // N numbers a thread; N > 1 takes rows that are aligned.
 template <class T, int N>
-__global__ void __launch_bounds__(kThreads) gate_kernel(Rows<T> gate, Rows<T> up, Activation kind, float limit,
-                                                        Rows<T> out, std::int64_t rows, std::int64_t n) {
+__global__ void __launch_bounds__(kGatedThreads) gate_kernel(Rows<T> gate, Rows<T> up, Activation kind, float limit,
+                                                             Rows<T> out, std::int64_t rows, std::int64_t n) {
   let_next_start();
   wait_for_kernels_before();
-  const std::int64_t i = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * N;
+  const std::int64_t i = (std::int64_t{blockIdx.x} * kGatedThreads + threadIdx.x) * N;
   if (i >= n) return;
 #pragma unroll 1
   for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
@@ -43,10 +43,10 @@ void gated_activation(cudaStream_t stream, const GatedActivationArgs& args) {
     using T = decltype(type);
     constexpr int kPack = 16 / sizeof(T);
     const bool packed = by_pack(args.gate, kPack) && by_pack(args.up, kPack) && by_pack(args.out, kPack);
-    const dim3 grid(blocks_for(n, kThreads * (packed ? kPack : 1)), grid_rows(rows));
+    const dim3 grid(blocks_for(n, kGatedThreads * (packed ? kPack : 1)), grid_rows(rows));
     const auto kernel = packed ? gate_kernel<T, kPack> : gate_kernel<T, 1>;
-    launch_early(stream, grid, kThreads, 0, kernel, rows_of<T>(args.gate), rows_of<T>(args.up), args.kind, args.limit,
-                 rows_of<T>(args.out), rows, n);
+    launch_early(stream, grid, kGatedThreads, 0, kernel, rows_of<T>(args.gate), rows_of<T>(args.up), args.kind,
+                 args.limit, rows_of<T>(args.out), rows, n);
   });
 }
 

@@ -10,8 +10,8 @@ namespace octavo::cuda {
 
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kWarps = kThreads / 32;
+constexpr int kGroupedThreads = 256;
+constexpr int kGroupedWarps = kGroupedThreads / 32;
 
 template <class T>
 __device__ float product(const PartView& expert, std::int64_t row, const T* x) {
@@ -24,8 +24,8 @@ __device__ float product(const PartView& expert, std::int64_t row, const T* x) {
 
 // Row blockIdx.x of the result: a choice's, or with weights a token's.
 template <class T>
-__global__ void __launch_bounds__(kThreads) grouped_kernel(Rows<const T> x, Grouping grouping, Rows<T> out) {
-  const std::int64_t row = std::int64_t{blockIdx.y} * kWarps + threadIdx.x / 32;
+__global__ void __launch_bounds__(kGroupedThreads) grouped_kernel(Rows<const T> x, Grouping grouping, Rows<T> out) {
+  const std::int64_t row = std::int64_t{blockIdx.y} * kGroupedWarps + threadIdx.x / 32;
   if (row >= grouping.out) return;
   const int terms = grouping.weights != nullptr ? grouping.k : 1;
   float sum = 0.0f;
@@ -81,7 +81,7 @@ void GroupedLinear::run(cudaStream_t stream, const GroupedLinearArgs& args) {
                     args.experts.front().in == args.x.size(1) &&
                     (args.x.size(0) == tokens || args.x.size(0) == tokens * k) &&
                     args.out.size(0) == (args.weights.empty() ? tokens * k : tokens) &&
-                    args.out.dtype() == args.x.dtype() && blocks_for(args.out.size(1), kWarps) <= 65535,
+                    args.out.dtype() == args.x.dtype() && blocks_for(args.out.size(1), kGroupedWarps) <= 65535,
                 "shapes of grouped_linear");
   if (tokens == 0) return;
   const Grouping grouping{reinterpret_cast<const PartView*>(table_.data()) + list_of(args.experts),
@@ -93,10 +93,10 @@ void GroupedLinear::run(cudaStream_t stream, const GroupedLinearArgs& args) {
                           static_cast<int>(args.experts.front().parts.size()),
                           args.x.size(0) == tokens * k};
   if (takes_grouped_tiles(args)) return grouped_tiles(stream, args, grouping, scratch_, deterministic_);
-  const dim3 grid(static_cast<unsigned>(args.out.size(0)), blocks_for(grouping.out, kWarps));
+  const dim3 grid(static_cast<unsigned>(args.out.size(0)), blocks_for(grouping.out, kGroupedWarps));
   visit_float(args.x.dtype(), [&](auto type) {
     using T = decltype(type);
-    grouped_kernel<T><<<grid, kThreads, 0, stream>>>(rows_of<const T>(args.x), grouping, rows_of<T>(args.out));
+    grouped_kernel<T><<<grid, kGroupedThreads, 0, stream>>>(rows_of<const T>(args.x), grouping, rows_of<T>(args.out));
   });
   check_launch();
 }

@@ -12,9 +12,9 @@ namespace {
 
 using portable::Operand;
 
-constexpr int kThreads = 128;
-constexpr int kSide = 64;                   // columns of a block, numbers of a step
-constexpr int kPieces = kSide * kSide / 8;  // of 16 bytes, of the weight's tile
+constexpr int kHeadThreads = 128;
+constexpr int kSide = 64;                       // columns of a block, numbers of a step
+constexpr int kHeadPieces = kSide * kSide / 8;  // of 16 bytes, of the weight's tile
 constexpr int kFewTokens = 16;
 
 struct HeadProduct {
@@ -99,19 +99,19 @@ class HeadTile {
   }
 
  private:
-  static constexpr int kInputPieces = kRowTiles * 16 * (kSide / 8) / kThreads;  // a thread's
-  static constexpr int kWeightPieces = kPieces / kThreads;
+  static constexpr int kInputPieces = kRowTiles * 16 * (kSide / 8) / kHeadThreads;  // a thread's
+  static constexpr int kWeightPieces = kHeadPieces / kHeadThreads;
   static constexpr int kWeightAt = kRowTiles * 16 * 2 * kSide;
 
   __device__ void fetch(int depth) {
 #pragma unroll
     for (int i = 0; i < kInputPieces; ++i) {
-      const int at = static_cast<int>(threadIdx.x) + i * kThreads;
+      const int at = static_cast<int>(threadIdx.x) + i * kHeadThreads;
       inputs_[i] = input_piece(h_, first_token_ + at / 8, head_, depth + at % 8 * 8);
     }
 #pragma unroll
     for (int i = 0; i < kWeightPieces; ++i) {
-      const int at = static_cast<int>(threadIdx.x) + i * kThreads;
+      const int at = static_cast<int>(threadIdx.x) + i * kHeadThreads;
       const int row = (kTransposed ? depth : first_column_) + at / 8;
       const int column = (kTransposed ? first_column_ : depth) + at % 8 * 8;
       weights_[i] = make_uint4(0, 0, 0, 0);
@@ -123,12 +123,12 @@ class HeadTile {
   __device__ void put() {
 #pragma unroll
     for (int i = 0; i < kInputPieces; ++i) {
-      const int at = static_cast<int>(threadIdx.x) + i * kThreads;
+      const int at = static_cast<int>(threadIdx.x) + i * kHeadThreads;
       *reinterpret_cast<uint4*>(shared_ + tile_offset(at / 8, at % 8)) = inputs_[i];
     }
 #pragma unroll
     for (int i = 0; i < kWeightPieces; ++i) {
-      const int at = static_cast<int>(threadIdx.x) + i * kThreads;
+      const int at = static_cast<int>(threadIdx.x) + i * kHeadThreads;
       *reinterpret_cast<uint4*>(shared_ + kWeightAt + tile_offset(at / 8, at % 8)) = weights_[i];
     }
   }
@@ -137,7 +137,7 @@ class HeadTile {
   __device__ void fill(int depth) {
     const auto place = [&](int at) { return tile_offset(at / kSide, at % kSide / 8) + at % 8 * 2; };
 #pragma unroll 1
-    for (int at = threadIdx.x; at < kRowTiles * 16 * kSide; at += kThreads) {
+    for (int at = threadIdx.x; at < kRowTiles * 16 * kSide; at += kHeadThreads) {
       const std::int64_t token = first_token_ + at / kSide;
       const int i = depth + at % kSide;
       const bool there = token < h_.tokens && i < h_.depth;
@@ -145,7 +145,7 @@ class HeadTile {
           there ? h_.input_row(token, head_)[i] : __float2bfloat16_rn(0.0f);
     }
 #pragma unroll 1
-    for (int at = threadIdx.x; at < kSide * kSide; at += kThreads) {
+    for (int at = threadIdx.x; at < kSide * kSide; at += kHeadThreads) {
       const int row = (kTransposed ? depth : first_column_) + at / kSide;
       const int column = (kTransposed ? first_column_ : depth) + at % kSide;
       float number = 0.0f;
@@ -205,14 +205,14 @@ class HeadTile {
 };
 
 template <int kRowTiles, bool kTransposed, bool kByEight>
-__global__ void __launch_bounds__(kThreads, 3) head_kernel(const __grid_constant__ HeadProduct h) {
+__global__ void __launch_bounds__(kHeadThreads, 3) head_kernel(const __grid_constant__ HeadProduct h) {
   __shared__ __align__(128) std::byte shared[(kRowTiles * 16 + kSide) * 2 * kSide];
   HeadTile<kRowTiles, kTransposed, kByEight>(h, shared).run();
 }
 
 // A thread a number of the result, of float32 inputs.
-__global__ void __launch_bounds__(kThreads) head_floats_kernel(const __grid_constant__ HeadProduct h) {
-  const int column = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
+__global__ void __launch_bounds__(kHeadThreads) head_floats_kernel(const __grid_constant__ HeadProduct h) {
+  const int column = static_cast<int>(blockIdx.x) * kHeadThreads + static_cast<int>(threadIdx.x);
   if (column >= h.columns) return;
   const int head = static_cast<int>(blockIdx.y);
   for (std::int64_t token = blockIdx.z; token < h.tokens; token += gridDim.z) {
@@ -263,7 +263,7 @@ void launch(cudaStream_t stream, const HeadProduct& h, unsigned heads) {
   const dim3 grid(blocks_for(h.columns, kSide), heads, blocks_for(h.tokens, 16 * kRowTiles));
   const auto kernel =
       h.by_eight ? head_kernel<kRowTiles, kTransposed, true> : head_kernel<kRowTiles, kTransposed, false>;
-  kernel<<<grid, kThreads, 0, stream>>>(h);
+  kernel<<<grid, kHeadThreads, 0, stream>>>(h);
 }
 
 template <int kRowTiles>
@@ -279,8 +279,8 @@ void head_linear(cudaStream_t stream, const HeadLinearArgs& args) {
   const auto heads = static_cast<unsigned>(args.x.size(1));
   visit_float(args.x.dtype(), [&](auto type) {
     if constexpr (sizeof(type) == 4) {
-      const dim3 grid(blocks_for(h.columns, kThreads), heads, grid_rows(h.tokens));
-      head_floats_kernel<<<grid, kThreads, 0, stream>>>(h);
+      const dim3 grid(blocks_for(h.columns, kHeadThreads), heads, grid_rows(h.tokens));
+      head_floats_kernel<<<grid, kHeadThreads, 0, stream>>>(h);
     } else {
       h.tokens <= kFewTokens ? launch<1>(stream, h, heads) : launch<4>(stream, h, heads);
     }

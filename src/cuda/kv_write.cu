@@ -10,10 +10,10 @@ namespace {
 constexpr int kMostHeads = 8;  // of a block
 constexpr int kBlocks = 1024;  // of queries, that keep every multiprocessor at work
 
-WriteRows rows_of(const Tensor& x, const NormRule* norm) {
-  check(x.dtype() == DType::bf16 && x.stride(2) == 1, "the cache's writer reads bfloat16 rows");
-  check(x.stride(0) % 8 == 0 && x.stride(1) % 8 == 0 && reinterpret_cast<std::uintptr_t>(x.raw()) % 16 == 0,
-        "rows for the cache's writer begin at multiples of 16 bytes");
+WriteRows write_rows_of(const Tensor& x, const NormRule* norm) {
+  octavo::check(x.dtype() == DType::bf16 && x.stride(2) == 1, "the cache's writer reads bfloat16 rows");
+  octavo::check(x.stride(0) % 8 == 0 && x.stride(1) % 8 == 0 && reinterpret_cast<std::uintptr_t>(x.raw()) % 16 == 0,
+                "rows for the cache's writer begin at multiples of 16 bytes");
   WriteRows rows;
   rows.data = reinterpret_cast<const __nv_bfloat16*>(x.raw());
   rows.token_stride = x.stride(0);
@@ -23,38 +23,31 @@ WriteRows rows_of(const Tensor& x, const NormRule* norm) {
   rows.norm_eps = norm->eps;
   rows.norm_offset = norm->weight_offset;
   if (norm->weight.empty()) return rows;
-  check(norm->weight.elements() == x.size(2), "a norm's weight has one number a channel");
+  octavo::check(norm->weight.elements() == x.size(2), "a norm's weight has one number a channel");
   rows.norm_weight = norm->weight.data<float>();
   return rows;
 }
 
-const float* given_scales(const KvView& kv, int segment) {
-  const KvGrain grain = kv.format.segments[segment].grain;
-  if (grain != KvGrain::tensor && grain != KvGrain::head) return nullptr;
-  check(kv.scales[segment] != nullptr, "a scale of the cache was not delivered");
-  return kv.scales[segment];
-}
-
 void put_query(const KvWriteArgs& args, WriteParams& p) {
   const Tensor& query = args.query.values;
-  check(query.dtype() == DType::bf16 && query.size(0) == args.q.size(0) && query.size(1) == args.q.size(1) &&
-            query.size(2) == args.q.size(2),
-        "queries do not have the shape that query_spec() says");
-  p.q = rows_of(args.q, args.q_norm);
+  octavo::check(query.dtype() == DType::bf16 && query.size(0) == args.q.size(0) && query.size(1) == args.q.size(1) &&
+                    query.size(2) == args.q.size(2),
+                "queries do not have the shape that query_spec() says");
+  p.q = write_rows_of(args.q, args.q_norm);
   p.tokens = static_cast<std::int32_t>(args.q.size(0));
   p.q_heads = static_cast<std::int32_t>(args.q.size(1));
   p.query = reinterpret_cast<__nv_bfloat16*>(query.raw());
   p.query_token_stride = query.stride(0);
   p.query_head_stride = query.stride(1);
   p.width = static_cast<std::int32_t>(args.q.size(2));
-  check(has_page_layout(p.width), "a head size that this wing refuses");
+  octavo::check(has_page_layout(p.width), "a head size that this wing refuses");
   if (args.kv.format.segments[0].transform == KvTransform::hadamard) p.rotation_block = hadamard_block(p.width);
   for (int n = p.rotation_block; n > 1; n /= n >= 4 ? 4 : 2) p.rotation_norm *= n >= 4 ? 0.5f : 0.70710678118654752f;
   if (args.rope.inv_freq.empty()) return;
-  check(args.positions.elements() == args.q.size(0), "rope needs one position a token");
+  octavo::check(args.positions.elements() == args.q.size(0), "rope needs one position a token");
   p.inv_freq = args.rope.inv_freq.data<float>();
   p.pairs = static_cast<std::int32_t>(args.rope.inv_freq.elements());
-  check(2 * p.pairs <= args.q.size(2), "more pairs to rotate than a head has");
+  octavo::check(2 * p.pairs <= args.q.size(2), "more pairs to rotate than a head has");
   p.rope_factor = args.rope.factor;
   p.interleaved = args.rope.interleaved;
   p.positions = args.positions.data<std::int32_t>();
@@ -63,14 +56,14 @@ void put_query(const KvWriteArgs& args, WriteParams& p) {
 void put_cache(const KvWriteArgs& args, WriteParams& p) {
   const KvFormat& format = args.kv.format;
   for (const auto& [x, segment] : {std::pair{&args.k, 0}, std::pair{&args.v, 1}})
-    check(x->size(0) == args.q.size(0) && x->size(1) == format.segments[segment].heads &&
-              x->size(2) == format.segments[segment].width && x->size(2) == args.q.size(2),
-          "k and v do not have the shape of the cache");
-  check(args.slots.elements() == args.q.size(0), "one slot a token");
-  check(args.kv.page_size == kPageTokens && args.kv.page_bytes == bytes_per_page(format, kPageTokens),
-        "pages do not have this wing's size");
-  p.k = rows_of(args.k, args.k_norm);
-  p.v = rows_of(args.v, args.v_norm);
+    octavo::check(x->size(0) == args.q.size(0) && x->size(1) == format.segments[segment].heads &&
+                      x->size(2) == format.segments[segment].width && x->size(2) == args.q.size(2),
+                  "k and v do not have the shape of the cache");
+  octavo::check(args.slots.elements() == args.q.size(0), "one slot a token");
+  octavo::check(args.kv.page_size == kPageTokens && args.kv.page_bytes == bytes_per_page(format, kPageTokens),
+                "pages do not have this wing's size");
+  p.k = write_rows_of(args.k, args.k_norm);
+  p.v = write_rows_of(args.v, args.v_norm);
   p.kv_heads = format.segments[0].heads;
   p.slots = args.slots.data<std::int32_t>();
   p.layout = page_layout(format);
@@ -96,6 +89,13 @@ KernelEntry entry() {
 }
 
 }  // namespace
+
+const float* given_scales(const KvView& kv, int segment) {
+  const KvGrain grain = kv.format.segments[segment].grain;
+  if (grain != KvGrain::tensor && grain != KvGrain::head) return nullptr;
+  octavo::check(kv.scales[segment] != nullptr, "a scale of the cache was not delivered");
+  return kv.scales[segment];
+}
 
 std::vector<KernelEntry> kv_write_kernels() { return {entry<2>(), entry<4>(), entry<8>(), entry<16>()}; }
 

@@ -6,9 +6,13 @@
 
 #include <cuda_runtime_api.h>
 
+#include "kv/view.h"
 #include "ops/ops.h"
 
 namespace octavo::cuda {
+
+// The scales of one segment, a head each, where its grain has them outside pages; otherwise null.
+const float* given_scales(const KvView& kv, int segment);
 
 void kv_write(cudaStream_t stream, const KvWriteArgs& args);
 

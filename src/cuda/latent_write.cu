@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "cuda/check.h"
+#include "cuda/kv_write.h"
 #include "cuda/latent_layout.cuh"
 #include "cuda/latent_write.h"
 #include "cuda/packs.cuh"
@@ -11,8 +12,8 @@ namespace octavo::cuda {
 
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kWarps = kThreads / 32;
+constexpr int kLatentThreads = 256;
+constexpr int kLatentWarps = kLatentThreads / 32;
 constexpr int kQueryNumbers = 4;  // of a thread
 
 template <class T>
@@ -112,8 +113,8 @@ __device__ void raise(float* shared, float amax) {
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) latent_write_kernel(const __grid_constant__ LatentWrite<T> w) {
-  const int token = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32;
+__global__ void __launch_bounds__(kLatentThreads) latent_write_kernel(const __grid_constant__ LatentWrite<T> w) {
+  const int token = static_cast<int>(blockIdx.x) * kLatentWarps + static_cast<int>(threadIdx.x) / 32;
   if (token >= w.tokens) return;
   const int slot = w.slots[token];
   if (slot < 0 || slot / kPageTokens >= w.num_pages) __trap();
@@ -136,10 +137,10 @@ __global__ void __launch_bounds__(kThreads) latent_write_kernel(const __grid_con
 
 // The queries of a token, heads one after the other.
 template <class T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kLatentThreads)
     latent_query_kernel(Rows<T> from, std::int64_t head_stride, int width, int numbers, __nv_bfloat16* to,
                         std::int64_t to_stride, std::int64_t to_head_stride) {
-  const int i = (static_cast<int>(blockIdx.y) * kThreads + static_cast<int>(threadIdx.x)) * kQueryNumbers;
+  const int i = (static_cast<int>(blockIdx.y) * kLatentThreads + static_cast<int>(threadIdx.x)) * kQueryNumbers;
   if (i >= numbers) return;
   const int head = i / width, d = i % width;
   const auto four = pack_at<T, kQueryNumbers>(from.row(blockIdx.x) + head * head_stride, d);
@@ -166,21 +167,14 @@ void write_queries(cudaStream_t stream, const KvWriteArgs& args) {
                     to.size(2) == q.size(2) && is_by_four(q) && is_by_four(to),
                 "queries do not have the shape that query_spec() says");
   const int numbers = static_cast<int>(q.size(1) * q.size(2));
-  const dim3 grid(static_cast<unsigned>(q.size(0)), blocks_for(numbers, kThreads * kQueryNumbers));
+  const dim3 grid(static_cast<unsigned>(q.size(0)), blocks_for(numbers, kLatentThreads * kQueryNumbers));
   visit_float(q.dtype(), [&](auto type) {
     using T = decltype(type);
-    latent_query_kernel<T><<<grid, kThreads, 0, stream>>>(rows_of<T>(q), q.stride(1), static_cast<int>(q.size(2)),
-                                                          numbers, reinterpret_cast<__nv_bfloat16*>(to.raw()),
-                                                          to.stride(0), to.stride(1));
+    latent_query_kernel<T><<<grid, kLatentThreads, 0, stream>>>(rows_of<T>(q), q.stride(1), static_cast<int>(q.size(2)),
+                                                                numbers, reinterpret_cast<__nv_bfloat16*>(to.raw()),
+                                                                to.stride(0), to.stride(1));
   });
   check_launch();
-}
-
-const float* given_scale(const KvView& kv, int segment) {
-  const KvGrain grain = kv.format.segments[segment].grain;
-  if (grain != KvGrain::tensor && grain != KvGrain::head) return nullptr;
-  octavo::check(kv.scales[segment] != nullptr, "a scale of the cache was not delivered");
-  return kv.scales[segment];
 }
 
 void write_records(cudaStream_t stream, const KvWriteArgs& args) {
@@ -203,13 +197,13 @@ void write_records(cudaStream_t stream, const KvWriteArgs& args) {
     w.tokens = static_cast<std::int32_t>(tokens);
     w.slots = ints(args.slots);
     w.layout = layout;
-    w.latent_scale = given_scale(args.kv, 0);
-    w.rope_scale = given_scale(args.kv, 1);
+    w.latent_scale = given_scales(args.kv, 0);
+    w.rope_scale = given_scales(args.kv, 1);
     w.pages = args.kv.pages;
     w.page_bytes = args.kv.page_bytes;
     w.num_pages = args.kv.num_pages;
     w.counters = args.kv.counters;
-    latent_write_kernel<T><<<blocks_for(tokens, kWarps), kThreads, 0, stream>>>(w);
+    latent_write_kernel<T><<<blocks_for(tokens, kLatentWarps), kLatentThreads, 0, stream>>>(w);
   });
   check_launch();
 }

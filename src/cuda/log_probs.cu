@@ -8,12 +8,12 @@ namespace octavo::cuda {
 
 namespace {
 
-constexpr int kThreads = kVocabularyThreads;
+constexpr int kLogProbThreads = kVocabularyThreads;
 
 // log of the sum of exponentials; the infinity itself if the best logit is one.
 __device__ double log_sum(const float* logits, std::int64_t vocab, float max) {
   double sum = 0.0;
-  for (std::int64_t i = threadIdx.x; i < vocab; i += kThreads)
+  for (std::int64_t i = threadIdx.x; i < vocab; i += kLogProbThreads)
     if (!isnan(logits[i])) sum += static_cast<double>(expf(logits[i] - max));
   sum = sum_block(sum);
   return isinf(max) ? static_cast<double>(max) : static_cast<double>(max) + log(sum);
@@ -32,7 +32,7 @@ struct Results {
   std::int64_t top = 0;
 };
 
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kLogProbThreads)
     log_probs_kernel(Rows<const float> rows, const std::int32_t* ids, std::int64_t vocab, Results results) {
   const std::int64_t row = blockIdx.x;
   const float* logits = rows.row(row);
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kThreads)
   const double total = log_sum(logits, vocab, logit_of(static_cast<std::uint32_t>(best >> 32)));
   const std::uint64_t chosen = rank_key(logits[ids[row]], static_cast<std::uint32_t>(ids[row]));
   int better = 0;
-  for (std::int64_t i = threadIdx.x; i < vocab; i += kThreads)
+  for (std::int64_t i = threadIdx.x; i < vocab; i += kLogProbThreads)
     better += rank_key(logits[i], static_cast<std::uint32_t>(i)) > chosen ? 1 : 0;
   better = sum_block(better);
   if (threadIdx.x == 0) {
@@ -75,8 +75,8 @@ void log_probs(cudaStream_t stream, const LogProbsArgs& args) {
     results.top = args.top_ids.size(1);
   }
   if (rows == 0) return;
-  log_probs_kernel<<<static_cast<unsigned>(rows), kThreads, 0, stream>>>(rows_of<const float>(args.logits),
-                                                                         ints(args.ids), vocab, results);
+  log_probs_kernel<<<static_cast<unsigned>(rows), kLogProbThreads, 0, stream>>>(rows_of<const float>(args.logits),
+                                                                                ints(args.ids), vocab, results);
   check_launch();
 }
 

@@ -15,8 +15,8 @@ namespace octavo::cuda {
 
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kWarps = kThreads / 32;
+constexpr int kOneRowThreads = 256;
+constexpr int kOneRowWarps = kOneRowThreads / 32;
 
 template <DType kDtype>
 constexpr int kNumbers = kDtype == DType::bf16 ? 8 : 16;  // in a thread's 16 bytes
@@ -86,7 +86,7 @@ __device__ float sum_of_lanes(float (&sums)[kMade]) {
 
 // The sums of a block's rows, by warps; ask(held, at) asks for the thread's piece of each row from that byte on.
 template <DType kDtype, class Ask>
-__device__ void sum_rows(std::int64_t in, const __nv_bfloat16* x, float (&shared)[kWarps][kRows<kDtype>],
+__device__ void sum_rows(std::int64_t in, const __nv_bfloat16* x, float (&shared)[kOneRowWarps][kRows<kDtype>],
                          const Ask& ask) {
   constexpr int kMade = kRows<kDtype>, kLanes = 32 / kMade;
   int left = static_cast<int>(in) / kNumbers<kDtype> - static_cast<int>(threadIdx.x);  // pieces from here on
@@ -100,9 +100,9 @@ __device__ void sum_rows(std::int64_t in, const __nv_bfloat16* x, float (&shared
 #pragma unroll 1
   while (left > 0) {
     add_products<kDtype>(held, x, sums);
-    left -= kThreads;
-    at += 16 * kThreads;
-    x += kThreads * kNumbers<kDtype>;
+    left -= kOneRowThreads;
+    at += 16 * kOneRowThreads;
+    x += kOneRowThreads * kNumbers<kDtype>;
     if (left > 0) ask(held, at);
   }
   const float of_lanes = sum_of_lanes(sums);
@@ -111,10 +111,10 @@ __device__ void sum_rows(std::int64_t in, const __nv_bfloat16* x, float (&shared
 }
 
 template <int kMade>
-__device__ float sum_of_warps(const float (&shared)[kWarps][kMade], int r) {
+__device__ float sum_of_warps(const float (&shared)[kOneRowWarps][kMade], int r) {
   float sum = 0.0f;
 #pragma unroll
-  for (int w = 0; w < kWarps; ++w) sum += shared[w][r];
+  for (int w = 0; w < kOneRowWarps; ++w) sum += shared[w][r];
   return sum;
 }
 
@@ -122,7 +122,7 @@ template <DType kDtype>
 __global__ void __maxnreg__(kRegisters<kDtype>)
     one_row_kernel(const __grid_constant__ PartStack stack, const __nv_bfloat16* x, RowsResult result) {
   constexpr int kMade = kRows<kDtype>;
-  __shared__ float shared[kWarps][kMade];
+  __shared__ float shared[kOneRowWarps][kMade];
   const int which = stack.part_of(blockIdx.x);
   const PartView& part = stack.part[which];
   const int first = static_cast<int>(blockIdx.x - stack.first_block[which]) * kMade;
@@ -144,7 +144,7 @@ __global__ void __maxnreg__(kRegisters<kDtype>)
     gated_row_kernel(const __grid_constant__ GatedParts parts, const __nv_bfloat16* x, const float* bias,
                      __nv_bfloat16* out) {
   constexpr int kMade = kRows<kDtype>, kHalf = kMade / 2;
-  __shared__ float shared[kWarps][kMade];
+  __shared__ float shared[kOneRowWarps][kMade];
   const int first = static_cast<int>(blockIdx.x) * kHalf;
   const int last = static_cast<int>(parts.gate.rows) - 1 - first;
   const std::byte* row = parts.gate.row(first);
@@ -168,15 +168,15 @@ __global__ void __maxnreg__(kRegisters<kDtype>)
 template <DType kDtype>
 void launch_one(cudaStream_t stream, const RowsProduct& product) {
   const PartStack stack = stack_of(product.parts, kRows<kDtype>);
-  launch_early(stream, stack.blocks, kThreads, 0, one_row_kernel<kDtype>, stack,
+  launch_early(stream, stack.blocks, kOneRowThreads, 0, one_row_kernel<kDtype>, stack,
                reinterpret_cast<const __nv_bfloat16*>(product.x.raw()), result_of(product));
 }
 
 template <DType kDtype>
 void launch_gated(cudaStream_t stream, const GatedLinearArgs& args) {
   const GatedParts parts{view_of(args.weight.parts[0]), view_of(args.weight.parts[1]), args.kind, args.limit};
-  launch_early(stream, blocks_for(parts.gate.rows, kRows<kDtype> / 2), kThreads, 0, gated_row_kernel<kDtype>, parts,
-               reinterpret_cast<const __nv_bfloat16*>(args.x.raw()), floats(args.bias),
+  launch_early(stream, blocks_for(parts.gate.rows, kRows<kDtype> / 2), kOneRowThreads, 0, gated_row_kernel<kDtype>,
+               parts, reinterpret_cast<const __nv_bfloat16*>(args.x.raw()), floats(args.bias),
                reinterpret_cast<__nv_bfloat16*>(args.out.raw()));
 }
 
@@ -187,7 +187,7 @@ KernelEntry one_row_entry() {
   made.row.phase = KernelPhase::linear;
   made.row.weight = kDtype;
   made.row.max_tokens = 1;
-  made.row.threads = kThreads;
+  made.row.threads = kOneRowThreads;
   made.function = reinterpret_cast<const void*>(one_row_kernel<kDtype>);
   return made;
 }

@@ -12,7 +12,7 @@ namespace octavo::cuda {
 
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kQuantizeThreads = 256;
 constexpr int kLanesOfBlock = 16;  // eight numbers each: 128 columns
 constexpr int kScaleBlocks = 32;   // at most; they copy the scales of weights
 constexpr float kLargest = 448.0f;
@@ -65,13 +65,13 @@ __device__ void round_row(const Rounding& work, const __nv_bfloat16* row, std::i
     scale = *work.static_scale;
   } else {
     float amax = 0.0f;
-    for (std::int64_t chunk = threadIdx.x; chunk < chunks; chunk += kThreads) {
+    for (std::int64_t chunk = threadIdx.x; chunk < chunks; chunk += kQuantizeThreads) {
       load_chunk(row, chunk, numbers);
       amax = fmaxf(amax, amax_of(numbers));
     }
     scale = scale_of(max_block(amax, 0.0f));
   }
-  for (std::int64_t chunk = threadIdx.x; chunk < chunks; chunk += kThreads) {
+  for (std::int64_t chunk = threadIdx.x; chunk < chunks; chunk += kQuantizeThreads) {
     load_chunk(row, chunk, numbers);
     work.codes[token * chunks + chunk] = codes_of(numbers, scale);
   }
@@ -81,7 +81,7 @@ __device__ void round_row(const Rounding& work, const __nv_bfloat16* row, std::i
 // Sixteen lanes hold the 128 columns of a scale. `in` is a multiple of 128, so all of them take part or none.
 __device__ void round_blocks(const Rounding& work, const __nv_bfloat16* row, std::int64_t token) {
   const std::int64_t chunks = work.in / 8;
-  for (std::int64_t first = 0; first < chunks; first += kThreads) {
+  for (std::int64_t first = 0; first < chunks; first += kQuantizeThreads) {
     const std::int64_t chunk = first + threadIdx.x;
     float numbers[8] = {};
     if (chunk < chunks) load_chunk(row, chunk, numbers);
@@ -97,11 +97,11 @@ __device__ void round_blocks(const Rounding& work, const __nv_bfloat16* row, std
 
 __device__ void pad_row(const Rounding& work, std::int64_t token, bool by_block) {
   const std::int64_t chunks = work.in / 8;
-  for (std::int64_t chunk = threadIdx.x; chunk < chunks; chunk += kThreads)
+  for (std::int64_t chunk = threadIdx.x; chunk < chunks; chunk += kQuantizeThreads)
     work.codes[token * chunks + chunk] = make_uint2(0, 0);
   if (!by_block && threadIdx.x == 0) work.x_scale[token] = 1.0f;
   if (!by_block) return;
-  for (std::int64_t block = threadIdx.x; block < chunks / kLanesOfBlock; block += kThreads)
+  for (std::int64_t block = threadIdx.x; block < chunks / kLanesOfBlock; block += kQuantizeThreads)
     work.x_scale[block * work.padded_tokens + token] = 1.0f;
 }
 
@@ -123,12 +123,12 @@ __device__ void copy_scales(const ScaleCopy& copy, std::int64_t first, std::int6
 
 // The first blocks take a row of x each, the last ones the scales.
 template <bool kByBlock>
-__global__ void __launch_bounds__(kThreads) quantize_kernel(Rounding work, ScaleCopy copy) {
+__global__ void __launch_bounds__(kQuantizeThreads) quantize_kernel(Rounding work, ScaleCopy copy) {
   const std::int64_t token = blockIdx.x;
   if (token >= work.padded_tokens) {
     const std::int64_t block = token - work.padded_tokens;
     const std::int64_t num_blocks = gridDim.x - work.padded_tokens;
-    return copy_scales(copy, block * kThreads + threadIdx.x, num_blocks * kThreads);
+    return copy_scales(copy, block * kQuantizeThreads + threadIdx.x, num_blocks * kQuantizeThreads);
   }
   if (token >= work.tokens) return pad_row(work, token, kByBlock);
   const __nv_bfloat16* row = work.x + token * work.x_stride;
@@ -139,10 +139,10 @@ __global__ void __launch_bounds__(kThreads) quantize_kernel(Rounding work, Scale
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kQuantizeThreads)
     finish_kernel(const float* sums, std::int64_t stride, const float* x_scale, const float* weight_scale,
                   const float* bias, Rows<T> to, std::int64_t rows, std::int64_t n) {
-  const std::int64_t at = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const std::int64_t at = std::int64_t{blockIdx.x} * kQuantizeThreads + threadIdx.x;
   if (at >= rows * n) return;
   const std::int64_t row = at / n;
   const std::int64_t column = at % n;
@@ -169,12 +169,12 @@ void quantize(cudaStream_t stream, const QuantizeArgs& work) {
     copy.source[i] = work.weights[i];
     scales += work.weights[i].rows * work.scale_stride;
   }
-  const unsigned copying = std::min(blocks_for(scales, kThreads), static_cast<unsigned>(kScaleBlocks));
+  const unsigned copying = std::min(blocks_for(scales, kQuantizeThreads), static_cast<unsigned>(kScaleBlocks));
   const unsigned blocks = static_cast<unsigned>(work.padded_tokens) + copying;
   if (work.by_block)
-    quantize_kernel<true><<<blocks, kThreads, 0, stream>>>(rounding, copy);
+    quantize_kernel<true><<<blocks, kQuantizeThreads, 0, stream>>>(rounding, copy);
   else
-    quantize_kernel<false><<<blocks, kThreads, 0, stream>>>(rounding, copy);
+    quantize_kernel<false><<<blocks, kQuantizeThreads, 0, stream>>>(rounding, copy);
   check_launch();
 }
 
@@ -183,7 +183,7 @@ void finish_sums(cudaStream_t stream, const FinishedSums& work) {
   const std::int64_t n = work.to.size(1);
   visit_float(work.to.dtype(), [&](auto type) {
     using T = decltype(type);
-    finish_kernel<T><<<blocks_for(rows * n, kThreads), kThreads, 0, stream>>>(
+    finish_kernel<T><<<blocks_for(rows * n, kQuantizeThreads), kQuantizeThreads, 0, stream>>>(
         work.sums, work.stride, work.x_scale, work.weight_scale, work.bias, rows_of<T>(work.to), rows, n);
   });
   check_launch();

@@ -6,7 +6,7 @@ namespace octavo::cuda {
 
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kRopeThreads = 256;
 constexpr int kMaxPairs = 1024;
 
 struct Turn {
@@ -19,12 +19,12 @@ struct Turn {
 
 // A block a token. A head's row is read whole before it is written: interleaved pairs come out in other places.
 template <class T>
-__global__ void __launch_bounds__(kThreads) rope_kernel(Rows<T> x, Turn turn) {
+__global__ void __launch_bounds__(kRopeThreads) rope_kernel(Rows<T> x, Turn turn) {
   __shared__ float first[kMaxPairs], second[kMaxPairs];
   const std::int64_t token = blockIdx.x;
   for (std::int64_t head = 0; head < turn.heads; ++head) {
     T* row = x.row(token) + head * turn.head_stride;
-    for (std::int64_t i = threadIdx.x; i < turn.pairs; i += kThreads) {
+    for (std::int64_t i = threadIdx.x; i < turn.pairs; i += kRopeThreads) {
       const float a = to_float(row[turn.interleaved ? 2 * i : i]);
       const float b = to_float(row[turn.interleaved ? 2 * i + 1 : i + turn.pairs]);
       float sine, cosine;
@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kThreads) rope_kernel(Rows<T> x, Turn turn) {
       second[i] = b * cosine + a * sine;
     }
     __syncthreads();
-    for (std::int64_t i = threadIdx.x; i < turn.pairs; i += kThreads) {
+    for (std::int64_t i = threadIdx.x; i < turn.pairs; i += kRopeThreads) {
       row[i] = from_float<T>(first[i]);
       row[i + turn.pairs] = from_float<T>(second[i]);
     }
@@ -55,7 +55,7 @@ void rope(cudaStream_t stream, const RopeArgs& args) {
       args.x.stride(1)};
   visit_float(args.x.dtype(), [&](auto type) {
     using T = decltype(type);
-    rope_kernel<T><<<static_cast<unsigned>(args.x.size(0)), kThreads, 0, stream>>>(rows_of<T>(args.x), turn);
+    rope_kernel<T><<<static_cast<unsigned>(args.x.size(0)), kRopeThreads, 0, stream>>>(rows_of<T>(args.x), turn);
   });
   check_launch();
 }

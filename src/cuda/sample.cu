@@ -13,7 +13,7 @@ namespace octavo::cuda {
 
 namespace {
 
-constexpr int kThreads = kVocabularyThreads;
+constexpr int kSampleThreads = kVocabularyThreads;
 constexpr float kUnit = 0x1p40f;
 using Units = unsigned long long;
 
@@ -26,10 +26,10 @@ struct Lists {
 
 // Each id is listed once a row, so threads do not meet; bias comes before penalties.
 __device__ void adjust(const SampleRow& row, const Lists& lists, float* logits) {
-  for (int i = row.bias_begin + static_cast<int>(threadIdx.x); i < row.bias_end; i += kThreads)
+  for (int i = row.bias_begin + static_cast<int>(threadIdx.x); i < row.bias_end; i += kSampleThreads)
     atomicAdd(logits + lists.bias_ids[i], lists.bias_values[i]);
   __syncthreads();
-  for (int i = row.seen_begin + static_cast<int>(threadIdx.x); i < row.seen_end; i += kThreads) {
+  for (int i = row.seen_begin + static_cast<int>(threadIdx.x); i < row.seen_end; i += kSampleThreads) {
     float& logit = logits[lists.seen_ids[i]];
     logit = logit > 0.0f ? logit / row.repetition_penalty : logit * row.repetition_penalty;
     const int count = lists.seen_counts[i];
@@ -64,7 +64,7 @@ __device__ Units weight_of(Units probability, Measure measure) {
 __device__ Units sum_from(const Kept& kept, const float* logits, std::int64_t vocab, Measure measure,
                           std::uint32_t order) {
   Units sum = 0;
-  for (std::int64_t i = threadIdx.x; i < vocab; i += kThreads)
+  for (std::int64_t i = threadIdx.x; i < vocab; i += kSampleThreads)
     if (order_of(logits[i]) >= order)
       sum += weight_of(kept.probability(logits[i], static_cast<std::uint32_t>(i)), measure);
   return sum_block(sum);
@@ -93,7 +93,7 @@ struct Share {
   std::int64_t begin = 0, end = 0;
 };
 __device__ Share share_of(std::int64_t vocab) {
-  const std::int64_t size = (vocab + kThreads - 1) / kThreads;
+  const std::int64_t size = (vocab + kSampleThreads - 1) / kSampleThreads;
   const std::int64_t begin = min(vocab, threadIdx.x * size);
   return {begin, min(vocab, begin + size)};
 }
@@ -155,16 +155,19 @@ __device__ std::uint32_t draw(const SampleRow& row, Kept kept, const float* logi
   return id_past(kept, logits, vocab, Measure::probability, 0, target);
 }
 
-__global__ void __launch_bounds__(kThreads) sample_kernel(Rows<const float> logits, const SampleRow* rows, Lists lists,
-                                                          float* changed, std::int64_t vocab, std::int32_t* out) {
+__global__ void __launch_bounds__(kSampleThreads)
+    sample_kernel(Rows<const float> logits, const SampleRow* rows, Lists lists, float* changed, std::int64_t vocab,
+                  std::int32_t* out) {
   const SampleRow row = rows[blockIdx.x];
   const float* unchanged = logits.row(blockIdx.x);
   const float* used = unchanged;
   if (row.bias_end > row.bias_begin || row.seen_end > row.seen_begin) {
     float* own = changed + blockIdx.x * vocab;
-    for (std::int64_t i = threadIdx.x; i < vocab; i += kThreads) own[i] = row.only_biased ? -INFINITY : unchanged[i];
+    for (std::int64_t i = threadIdx.x; i < vocab; i += kSampleThreads)
+      own[i] = row.only_biased ? -INFINITY : unchanged[i];
     __syncthreads();
-    for (int i = row.bias_begin + static_cast<int>(threadIdx.x); row.only_biased && i < row.bias_end; i += kThreads)
+    for (int i = row.bias_begin + static_cast<int>(threadIdx.x); row.only_biased && i < row.bias_end;
+         i += kSampleThreads)
       own[lists.bias_ids[i]] = unchanged[lists.bias_ids[i]];
     __syncthreads();
     adjust(row, lists, own);
@@ -193,7 +196,7 @@ void sample(cudaStream_t stream, const SampleArgs& args) {
                 "shapes of sample");
   if (rows == 0) return;
   const Lists lists{ints(args.bias_ids), floats(args.bias_values), ints(args.seen_ids), ints(args.seen_counts)};
-  sample_kernel<<<static_cast<unsigned>(rows), kThreads, 0, stream>>>(
+  sample_kernel<<<static_cast<unsigned>(rows), kSampleThreads, 0, stream>>>(
       rows_of<const float>(args.logits), args.rows, lists, args.changed.empty() ? nullptr : args.changed.data<float>(),
       args.logits.size(1), args.out.data<std::int32_t>());
   check_launch();

@@ -17,12 +17,12 @@ namespace {
 constexpr int kTileRows = 16;
 constexpr int kTileTokens = 8;
 static_assert(kMaxFewRows == kTileTokens);
-constexpr int kUnit = 128;        // numbers of a row that a warp takes at a time
+constexpr int kTileUnit = 128;    // numbers of a row that a warp takes at a time
 constexpr int kTokenStride = 20;  // of sums in shared memory, so that lanes meet different banks
 
-constexpr int kStep = 16;                     // numbers in a lane's 16 bytes
-constexpr int kPieces = kUnit / (4 * kStep);  // of a unit, a lane
-constexpr int kTileWarps = 16;                // for the arithmetic
+constexpr int kStep = 16;                             // numbers in a lane's 16 bytes
+constexpr int kTilePieces = kTileUnit / (4 * kStep);  // of a unit, a lane
+constexpr int kTileWarps = 16;                        // for the arithmetic
 
 // Beyond a row's end it is zero, as the weight is.
 __device__ uint4 load_input(const __nv_bfloat16* from, bool exists) {
@@ -115,18 +115,18 @@ __global__ void __launch_bounds__(32 * kTileWarps, 2)
   const PartView& part = stack.part[which];
   const std::int64_t first = std::int64_t{blockIdx.x - stack.first_block[which]} * kTileRows;
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
-  const int in = static_cast<int>(part.in), units = (in + kUnit - 1) / kUnit;
+  const int in = static_cast<int>(part.in), units = (in + kTileUnit - 1) / kTileUnit;
   const std::byte* rows[2];
 #pragma unroll
   for (int i = 0; i < 2; ++i) rows[i] = part.row(min(first + g + 8 * i, part.rows - 1)) + 16 * c;
-  uint4 held[kPieces][2];
+  uint4 held[kTilePieces][2];
   const auto ask = [&](int u) {
 #pragma unroll
-    for (int p = 0; p < kPieces; ++p) {
-      const bool exists = u * kUnit + (4 * p + c) * kStep < in;
+    for (int p = 0; p < kTilePieces; ++p) {
+      const bool exists = u * kTileUnit + (4 * p + c) * kStep < in;
 #pragma unroll
       for (int i = 0; i < 2; ++i)
-        held[p][i] = exists ? load_streamed(rows[i] + u * (kUnit / kStep * 16) + 64 * p) : make_uint4(0, 0, 0, 0);
+        held[p][i] = exists ? load_streamed(rows[i] + u * (kTileUnit / kStep * 16) + 64 * p) : make_uint4(0, 0, 0, 0);
     }
   };
   if (warp < units) ask(warp);
@@ -135,13 +135,13 @@ __global__ void __launch_bounds__(32 * kTileWarps, 2)
   const __nv_bfloat16* from = x.data + min(g, tokens - 1) * x.stride;
   const bool blocks = part.grain == ScaleGrain::block;
   const float* scales = blocks ? part.scale + first / part.block_rows * part.scale_stride : nullptr;
-  const int units_a_scale = blocks ? part.block_cols / kUnit : 1;
+  const int units_a_scale = blocks ? part.block_cols / kTileUnit : 1;
   TileSums sums;
   for (int u = warp; u < units; u += kTileWarps) {
     const float scale = blocks ? __ldg(scales + u / units_a_scale) : 1.0f;
 #pragma unroll
-    for (int p = 0; p < kPieces; ++p) {
-      const int at = u * kUnit + (4 * p + c) * kStep;
+    for (int p = 0; p < kTilePieces; ++p) {
+      const int at = u * kTileUnit + (4 * p + c) * kStep;
       take_piece(sums, held[p], from + at, at < in);
     }
     if (u + kTileWarps < units) ask(u + kTileWarps);
@@ -168,7 +168,7 @@ std::vector<KernelEntry> tile_rows_kernels() { return {tile_entry(4), tile_entry
 bool takes_tile_rows(std::int64_t rows, const WeightPart& part) {
   const PartView view = view_of(part);
   if (view.dtype != DType::e4m3 || !loads_by_eight(view) || view.in % 16 != 0) return false;
-  if (view.grain == ScaleGrain::block) return view.block_cols % kUnit == 0 && view.block_rows % kTileRows == 0;
+  if (view.grain == ScaleGrain::block) return view.block_cols % kTileUnit == 0 && view.block_rows % kTileRows == 0;
   return rows > 1;  // a single row is faster without
 }
 

@@ -6,11 +6,11 @@ namespace octavo::cuda {
 
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kUnpackThreads = 256;
 
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kUnpackThreads)
     unpack_kernel(PartView part, std::int64_t first, std::int64_t count, __nv_bfloat16* to) {
-  const std::int64_t at = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const std::int64_t at = std::int64_t{blockIdx.x} * kUnpackThreads + threadIdx.x;
   if (at >= count * part.in) return;
   const std::int64_t row = first + at / part.in;
   const std::int64_t i = at % part.in;
@@ -18,10 +18,10 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <DType kDtype>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kUnpackThreads)
     unpack_eight_kernel(PartView part, std::int64_t first, std::int64_t count, uint4* to) {
   const std::int64_t chunks = part.in / 8;
-  const std::int64_t at = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const std::int64_t at = std::int64_t{blockIdx.x} * kUnpackThreads + threadIdx.x;
   if (at >= count * chunks) return;
   const std::int64_t row = first + at / chunks;
   float numbers[8];
@@ -37,20 +37,20 @@ __global__ void __launch_bounds__(kThreads)
 
 void unpack_rows(cudaStream_t stream, const WeightPart& weight, std::int64_t first, std::int64_t count, std::byte* to) {
   const PartView part = view_of(weight);
-  const unsigned blocks = blocks_for(count * part.in / 8, kThreads);
+  const unsigned blocks = blocks_for(count * part.in / 8, kUnpackThreads);
   auto* eights = reinterpret_cast<uint4*>(to);
   const bool by_eight = loads_by_eight(part);
   if (by_eight && part.dtype == DType::q4_0)
-    unpack_eight_kernel<DType::q4_0><<<blocks, kThreads, 0, stream>>>(part, first, count, eights);
+    unpack_eight_kernel<DType::q4_0><<<blocks, kUnpackThreads, 0, stream>>>(part, first, count, eights);
   else if (by_eight && part.dtype == DType::q4_1)
-    unpack_eight_kernel<DType::q4_1><<<blocks, kThreads, 0, stream>>>(part, first, count, eights);
+    unpack_eight_kernel<DType::q4_1><<<blocks, kUnpackThreads, 0, stream>>>(part, first, count, eights);
   else if (by_eight && part.dtype == DType::q8_0)
-    unpack_eight_kernel<DType::q8_0><<<blocks, kThreads, 0, stream>>>(part, first, count, eights);
+    unpack_eight_kernel<DType::q8_0><<<blocks, kUnpackThreads, 0, stream>>>(part, first, count, eights);
   else if (by_eight && part.dtype == DType::e4m3)
-    unpack_eight_kernel<DType::e4m3><<<blocks, kThreads, 0, stream>>>(part, first, count, eights);
+    unpack_eight_kernel<DType::e4m3><<<blocks, kUnpackThreads, 0, stream>>>(part, first, count, eights);
   else
-    unpack_kernel<<<blocks_for(count * part.in, kThreads), kThreads, 0, stream>>>(part, first, count,
-                                                                                  reinterpret_cast<__nv_bfloat16*>(to));
+    unpack_kernel<<<blocks_for(count * part.in, kUnpackThreads), kUnpackThreads, 0, stream>>>(
+        part, first, count, reinterpret_cast<__nv_bfloat16*>(to));
   check_launch();
 }
 

@@ -1,8 +1,9 @@
+#include "cuda/attention_rows.h"
+
 #include <algorithm>
 #include <string>
 
 #include "base/check.h"
-#include "cuda/attention_rows.h"
 #include "cuda/sm90/rows.h"
 
 namespace octavo::cuda {
@@ -117,7 +118,8 @@ Status make_ready(RowLaunch& launch) {
       cudaOccupancyMaxActiveBlocksPerMultiprocessor(&launch.blocks, kernel, row.threads,
                                                     static_cast<std::size_t>(launch.shared_bytes)) == cudaSuccess;
   cudaFuncAttributes loaded;  // a kernel is loaded when it is first asked for, and recordings do not allow that
-  if (ready && launch.blocks > 0 && (row.join == nullptr || cudaFuncGetAttributes(&loaded, row.join) == cudaSuccess))
+  if (ready && launch.blocks > 0 &&
+      (row.join == nullptr || cudaFuncGetAttributes(&loaded, reinterpret_cast<const void*>(row.join)) == cudaSuccess))
     return {};
   return Error("kernel " + std::string(row.name) + " cannot be launched on this GPU: use --device cpu",
                ErrorKind::unavailable);
