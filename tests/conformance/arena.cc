@@ -1,5 +1,6 @@
 #include "tests/conformance/arena.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "tensor/float8.h"
@@ -20,9 +21,9 @@ Tensor Arena::bytes(std::span<const std::byte> bytes, DType dtype, Shape shape) 
 Tensor Arena::floats(std::span<const float> numbers, Shape shape, DType dtype) {
   if (dtype == DType::f32) return bytes(std::as_bytes(numbers), dtype, shape);
   check(dtype == DType::bf16 || dtype == DType::f16, "a test's numbers are f32, bf16 or f16");
-  std::vector<std::uint16_t> bits;
-  bits.reserve(numbers.size());
-  for (const float x : numbers) bits.push_back(dtype == DType::bf16 ? bf16_from_f32(x) : f16_from_f32(x));
+  std::vector<std::uint16_t> bits(numbers.size());
+  std::transform(numbers.begin(), numbers.end(), bits.begin(),
+                 [dtype](float x) { return dtype == DType::bf16 ? bf16_from_f32(x) : f16_from_f32(x); });
   return bytes(std::as_bytes(std::span(bits)), dtype, shape);
 }
 
