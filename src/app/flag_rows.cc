@@ -3,6 +3,7 @@
 #include <array>
 
 #include "app/client_flag_rows.h"
+#include "app/compatible_flag_rows.h"
 #include "app/flag_setters.h"
 #include "app/instrument_flag_rows.h"
 #include "app/serve_flag_rows.h"
@@ -201,7 +202,8 @@ void add_engine_rows(std::vector<FlagRow>& rows) {
                   "no code of a checkpoint is ever run"});
   rows.push_back(
       {"--tensor-parallel-size", "COUNT",
-       "ranks that share the model's heads, experts and vocabulary: threads, with --device cpu alone", "1", checkpoint,
+       "ranks that share the model's heads, experts and vocabulary: threads, with --device cpu alone; -tp for short",
+       "1", checkpoint,
        count(1, 1024, false, [](Options& o, std::int64_t v) { o.engine.tensor_parallel = static_cast<int>(v); })});
 }
 
@@ -258,6 +260,7 @@ std::vector<FlagRow> flag_rows() {
   add_cache_rows(rows);
   add_run_rows(rows);
   add_serve_rows(rows);
+  add_compatible_rows(rows);
   add_word_rows(rows);
   add_eval_rows(rows);
   add_instrument_rows(rows);

@@ -55,8 +55,17 @@ std::string model_words(ModelUse use) {
   return use == ModelUse::none ? "" : use == ModelUse::required ? " MODEL" : " [MODEL]";
 }
 
-// "--kv_cache_dtype=fp8" -> "--kv-cache-dtype=fp8"; values are left alone.
+// vLLM's short names of more than a letter, which CLI11 does not know.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kShortNames = {
+    {{"-tp", "--tensor-parallel-size"},
+     {"-pp", "--pipeline-parallel-size"},
+     {"-dp", "--data-parallel-size"},
+     {"-dcp", "--decode-context-parallel-size"}}};
+
+// "--kv_cache_dtype=fp8" -> "--kv-cache-dtype=fp8", "-tp=2" -> "--tensor-parallel-size=2"; values are left alone.
 std::string with_dashes(std::string argument) {
+  for (const auto& [name, whole] : kShortNames)
+    if (argument == name || argument.starts_with(std::string(name) + "=")) argument.replace(0, name.size(), whole);
   if (!argument.starts_with("--")) return argument;
   const std::size_t end = std::min(argument.find('='), argument.size());
   std::replace(argument.begin(), argument.begin() + static_cast<std::ptrdiff_t>(end), '_', '-');

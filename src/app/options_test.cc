@@ -46,6 +46,56 @@ TEST(Options, LayerListsTakeEveryForm) {
   EXPECT_EQ(parsed({"run", "m", flag, "sliding_window", "-p", "x"}).engine.skip_layers, Values{"sliding_window"});
 }
 
+TEST(Options, VllmsStartCommandsWorkWithOneWordChanged) {
+  const Options options = parsed({"serve",
+                                  "m",
+                                  "-tp",
+                                  "2",
+                                  "--dtype",
+                                  "auto",
+                                  "-q",
+                                  "fp8",
+                                  "-O3",
+                                  "--no-enable-log-requests",
+                                  "--download_dir",
+                                  "/models",
+                                  "--tokenizer",
+                                  "m",
+                                  "--revision",
+                                  "main",
+                                  "--gpu-memory-utilization",
+                                  "0.9",
+                                  "--pipeline-parallel-size",
+                                  "1",
+                                  "-dp=1",
+                                  "--runner",
+                                  "generate",
+                                  "--max-logprobs",
+                                  "20",
+                                  "--compilation-config",
+                                  "{}",
+                                  "--async-scheduling",
+                                  "--limit-mm-per-prompt",
+                                  "{}",
+                                  "--root-path",
+                                  "/v",
+                                  "--chat-template-content-format",
+                                  "auto",
+                                  "--cpu-offload-gb",
+                                  "0",
+                                  "--max-num-seqs",
+                                  "8"});
+  EXPECT_EQ(options.engine.tensor_parallel, 2);
+  EXPECT_EQ(options.engine.max_num_seqs, 8);
+  const auto contains = [](const std::vector<std::string>& arguments, const std::string& part) {
+    EXPECT_NE(refusal(arguments).find(part), std::string::npos) << refusal(arguments);
+  };
+  contains({"serve", "m", "-pp", "2"}, "--pipeline-parallel-size: \"2\" is not 1: ");
+  contains({"serve", "m", "--runner", "pooling"}, "--runner: \"pooling\" is not auto or generate: ");
+  contains({"serve", "m", "--enable-lora"}, "--enable-lora is refused: ");
+  contains({"serve", "m", "--speculative-config", "{}"}, "--speculative-config is refused: ");
+}
+
 TEST(Options, WrongUsageNamesTheThing) {
   const auto contains = [](const std::vector<std::string>& arguments, const std::string& part) {
     EXPECT_NE(refusal(arguments).find(part), std::string::npos) << refusal(arguments);

@@ -93,14 +93,6 @@ Set seconds_of(std::chrono::milliseconds& (*target)(ServeConfig&), bool zero) {
   });
 }
 
-void no_effect(std::vector<FlagRow>& rows, const char* name, const char* value, const char* because) {
-  rows.push_back({name, value, "", "", kServe, nothing(), Effect::no_effect, because});
-}
-
-void refused(std::vector<FlagRow>& rows, const char* name, const char* value, const char* because) {
-  rows.push_back({name, value, "", "", kServe, nothing(), Effect::refused, because});
-}
-
 void add_address_rows(std::vector<FlagRow>& rows) {
   rows.push_back({"--host", "HOST", "address to listen on; 0.0.0.0 for every interface", "127.0.0.1", kServe,
                   text_of([](ServeConfig& c) -> std::string& { return c.address.host; })});
@@ -260,30 +252,6 @@ void add_answer_rows(std::vector<FlagRow>& rows) {
                   kServe, any([](Options& o, const std::string&) { o.serve.policy.log_requests = true; })});
 }
 
-void add_compatible_rows(std::vector<FlagRow>& rows) {
-  no_effect(rows, "--disable-log-requests", "", "requests are logged with --enable-log-requests only");
-  no_effect(rows, "--disable-log-stats", "", "statistics are not logged; /metrics has them");
-  no_effect(rows, "--disable-uvicorn-access-log", "", "there is no access log");
-  no_effect(rows, "--uvicorn-log-level", "LEVEL", "there is no second log");
-  no_effect(rows, "--enforce-eager", "", "recordings of steps change no result");
-  no_effect(rows, "--scheduling-policy", "POLICY", "priorities always count, and callers of one priority share");
-  constexpr const char* kPrompts =
-      "as many prompts share a step as fit; --long-prefill-token-threshold bounds each one's part";
-  no_effect(rows, "--max-num-partial-prefills", "COUNT", kPrompts);
-  no_effect(rows, "--max-long-partial-prefills", "COUNT", kPrompts);
-  no_effect(rows, "--swap-space", "GIB", "preempted requests are computed again");
-  no_effect(rows, "--disable-frontend-multiprocessing", "", "there is one process");
-  no_effect(rows, "--distributed-executor-backend", "NAME", "there is one process");
-  no_effect(rows, "--enable-server-load-tracking", "", "/load is always there");
-  no_effect(rows, "--enable-prompt-tokens-details", "", "usage always has them");
-  no_effect(rows, "--enable-tokenizer-info-endpoint", "", "/tokenizer_info is always there");
-  no_effect(rows, "--enable-auto-tool-choice", "", "calls of tools are read wherever a request brings tools");
-  no_effect(rows, "--enable-ssl-refresh", "", "the certificate is read anew on SIGHUP");
-  constexpr const char* kNoClientCertificates = "clients are known by their key, not by a certificate";
-  refused(rows, "--ssl-ca-certs", "FILE", kNoClientCertificates);
-  refused(rows, "--ssl-cert-reqs", "NUMBER", kNoClientCertificates);
-}
-
 }  // namespace
 
 void add_serve_rows(std::vector<FlagRow>& rows) {
@@ -292,7 +260,6 @@ void add_serve_rows(std::vector<FlagRow>& rows) {
   add_load_rows(rows);
   add_limit_rows(rows);
   add_answer_rows(rows);
-  add_compatible_rows(rows);
 }
 
 }  // namespace octavo
