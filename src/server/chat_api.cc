@@ -1,6 +1,7 @@
 #include "server/apis.h"
 #include "server/generating_route.h"
 #include "server/wire_chat.h"
+#include "server/wire_sampling.h"
 
 namespace octavo {
 namespace {
@@ -8,6 +9,7 @@ namespace {
 // What would be sent to the engine, without sending it.
 HttpResponse render_chat_request(const OrderedJson& body, const Words& words) {
   SpecResult result = read_chat_request(body, words);
+  if (!result.error) result.error = engine_refusal(result.spec, words, "messages");
   if (result.error) return error_response(*result.error);
   ChatInput input;
   Fields fields(body);

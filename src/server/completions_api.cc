@@ -1,12 +1,14 @@
 #include "server/apis.h"
 #include "server/generating_route.h"
 #include "server/wire_completions.h"
+#include "server/wire_sampling.h"
 
 namespace octavo {
 namespace {
 
 HttpResponse render_completion_request(const OrderedJson& body, const Words& words) {
-  const SpecResult result = read_completion_request(body, words);
+  SpecResult result = read_completion_request(body, words);
+  if (!result.error) result.error = engine_refusal(result.spec, words, "prompt");
   if (result.error) return error_response(*result.error);
   OrderedJson answer = OrderedJson::array();
   for (const PromptSpec& prompt : result.spec.prompts) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -22,6 +23,11 @@ std::optional<std::int64_t> whole_number(const OrderedJson& value) {
   const double number = value.get<double>();
   if (number != std::floor(number) || std::abs(number) >= 0x1p53) return std::nullopt;
   return static_cast<std::int64_t>(number);
+}
+
+// A number that whole_number() does not know for its size alone.
+bool is_large(const OrderedJson& value) {
+  return value.is_number_unsigned() || (value.is_number_float() && std::abs(value.get<double>()) >= 0x1p53);
 }
 
 // Whether some object of the text has more than kMaxKeys keys. Needs no valid JSON.
@@ -95,13 +101,13 @@ std::optional<std::int64_t> Fields::integer(std::string_view key, std::int64_t l
   const OrderedJson* value = find(key);
   if (value == nullptr) return std::nullopt;
   const auto number = whole_number(*value);
-  if (!number) {
+  if (!number && !is_large(*value)) {
     wrong_type(key, "a whole number");
     return std::nullopt;
   }
-  if (*number < low || *number > high) {
-    refuse(key, where_ + std::string(key) + " is " + std::to_string(*number) + ": it must be between " +
-                    std::to_string(low) + " and " + std::to_string(high));
+  if (!number || *number < low || *number > high) {
+    refuse(key, where_ + std::string(key) + " is " + shown(*value) + ": it must be between " + std::to_string(low) +
+                    " and " + std::to_string(high));
     return std::nullopt;
   }
   return number;
@@ -150,7 +156,13 @@ const OrderedJson* Fields::object(std::string_view key) {
 }
 
 void Fields::store(std::string_view key, float& target) {
-  if (const auto value = number(key)) target = static_cast<float>(*value);
+  const auto value = number(key);
+  if (!value) return;
+  if (std::abs(*value) > std::numeric_limits<float>::max())
+    return refuse(key, where_ + std::string(key) + " is " + shown(*find(key)) + ": it must be a number below 3.4e38");
+  target = static_cast<float>(*value);
+  // What is too small for a float is not nothing: zero means something else.
+  if (target == 0 && *value != 0) target = std::copysign(std::numeric_limits<float>::min(), static_cast<float>(*value));
 }
 
 void Fields::store(std::string_view key, int& target) {

@@ -45,6 +45,9 @@ HttpResponse tokenize(const OrderedJson& body, const Words& words) {
   const bool with_texts = fields.flag("return_token_strs").value_or(false);
   Result<std::vector<std::int32_t>> ids = std::vector<std::int32_t>();
   const char* field = "prompt";
+  const OrderedJson* prompt = fields.find("prompt");
+  if (prompt != nullptr && !prompt->is_string()) fields.wrong_type("prompt", "a string");
+  const bool add_special = fields.flag("add_special_tokens").value_or(true);
   if (fields.find("messages") != nullptr) {
     field = "messages";
     ChatInput input;
@@ -54,9 +57,6 @@ HttpResponse tokenize(const OrderedJson& body, const Words& words) {
     if (!text) return error_response({.message = text.error().message(), .param = blamed_field(input)});
     ids = words.tokenizer.encode(*text, {.parse_special = true, .add_special = input.add_special_tokens});
   } else {
-    const OrderedJson* prompt = fields.find("prompt");
-    if (prompt != nullptr && !prompt->is_string()) fields.wrong_type("prompt", "a string");
-    const bool add_special = fields.flag("add_special_tokens").value_or(true);
     if (prompt == nullptr) fields.refuse("prompt", "prompt or messages is missing: a text, or a list of messages");
     if (fields.error()) return error_response(*fields.error());
     ids = words.tokenizer.encode(prompt->get_ref<const std::string&>(),

@@ -136,9 +136,8 @@ SpecResult read_chat_request(const OrderedJson& body, const Words& words) {
   read_common(fields, words, spec);
   refuse_unsupported(fields);
   refuse_other_ways(fields);
-  auto longest = fields.integer("max_completion_tokens", 1);
-  if (!longest) longest = fields.integer("max_tokens", 1);
-  spec.sampling.max_tokens = static_cast<int>(longest.value_or(0));
+  const int longest = answer_tokens(fields, "max_tokens", 1).value_or(0);
+  spec.sampling.max_tokens = answer_tokens(fields, "max_completion_tokens", 1).value_or(longest);
   const bool wanted = fields.flag("logprobs").value_or(false);
   const auto top = fields.integer("top_logprobs", 0, 20);
   if (top.value_or(0) > 0 && !wanted)

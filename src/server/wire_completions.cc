@@ -6,7 +6,6 @@ namespace octavo {
 namespace {
 
 constexpr int kDefaultMaxTokens = 16;  // OpenAI's and vLLM's
-constexpr std::size_t kMaxPrompts = 4096;
 
 // Reads the prompts of a request one by one; `name` is what an error calls the one being read.
 class PromptReader {
@@ -83,8 +82,8 @@ SpecResult read_completion_request(const OrderedJson& body, const Words& words) 
   if (fields.find("thinking_token_budget") != nullptr)
     fields.refuse("thinking_token_budget", "thinking_token_budget is for chat: a completion's reasoning is plain text");
   fields.store("echo", spec.echo);
-  const auto longest = fields.integer("max_tokens", 0).value_or(kDefaultMaxTokens);
-  spec.sampling.max_tokens = static_cast<int>(longest);
+  const int longest = answer_tokens(fields, "max_tokens", 0).value_or(kDefaultMaxTokens);
+  spec.sampling.max_tokens = longest;
   if (longest == 0) {
     if (!spec.echo) fields.refuse("max_tokens", "max_tokens is 0: it must be at least 1 unless echo is true");
     spec.prompt_only = true;

@@ -7,6 +7,8 @@
 
 namespace octavo {
 
+constexpr std::size_t kMaxPrompts = 4096;
+
 SpecResult read_completion_request(const OrderedJson& body, const Words& words);
 
 }  // namespace octavo

@@ -13,8 +13,6 @@
 namespace octavo {
 namespace {
 
-constexpr std::size_t kMaxStops = 64;
-
 void read_stop(Fields& fields, SamplingParams& sampling) {
   const OrderedJson* stop = fields.find("stop");
   if (stop == nullptr) return;
@@ -161,6 +159,12 @@ void read_common(Fields& fields, const Words& words, GenerationSpec& spec) {
   }
 }
 
+std::optional<int> answer_tokens(Fields& fields, const char* field, int least) {
+  const auto tokens = fields.integer(field, least, INT64_MAX);
+  if (!tokens) return std::nullopt;
+  return static_cast<int>(std::min<std::int64_t>(*tokens, INT32_MAX));
+}
+
 void refuse_unsupported(Fields& fields) {
   if (const OrderedJson* format = fields.object("response_format")) {
     Fields inner(*format, "response_format.");
@@ -215,6 +219,19 @@ Result<PromptSpec> make_prompt(std::string text, bool add_special, const Words& 
   PromptSpec prompt = make_prompt(std::move(ids), words, spec);
   if (spec.echo && prompt.ids.size() == whole) prompt.echo = std::move(text);
   return prompt;
+}
+
+std::optional<ApiError> engine_refusal(const GenerationSpec& spec, const Words& words, const char* prompt) {
+  for (const PromptSpec& one : spec.prompts) {
+    Request request;
+    request.prompt = one.ids;
+    request.sampling = spec.sampling;
+    const Status checked = check_request(request, {.vocab = words.vocab, .max_model_len = words.max_model_len});
+    if (checked) continue;
+    const std::string& message = checked.error().message();
+    return ApiError{.message = message, .param = blamed_field(message, prompt)};
+  }
+  return std::nullopt;
 }
 
 std::string blamed_field(const std::string& message, const std::string& prompt) {

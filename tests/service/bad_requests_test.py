@@ -24,10 +24,33 @@ DEEP = "[" * 500 + "]" * 500
 
 class BadRequestsTest(ServiceTest):
     def test_fields_of_both_routes(self):
-        for path, base in ((CHAT, {"messages": [{"role": "user", "content": "hi"}]}), (COMPLETION, {"prompt": "hi"})):
-            for field, value in FIELDS:
-                with self.subTest(path=path, field=field, value=value):
-                    self.assert_error(self.server.post(path, base | {field: value}), 400, field)
+        for route, base in ((CHAT, {"messages": [{"role": "user", "content": "hi"}]}), (COMPLETION, {"prompt": "hi"})):
+            for path in (route, route + "/render"):  # what is not answered is not rendered either
+                for field, value in FIELDS:
+                    with self.subTest(path=path, field=field, value=value):
+                        self.assert_error(self.server.post(path, base | {field: value}), 400, field)
+
+    def test_a_field_is_looked_at_even_where_another_is_used_in_its_place(self):
+        messages = [{"role": "user", "content": "hi"}]
+        for path in (CHAT, CHAT + "/render"):
+            self.assert_error(self.server.post(path, {"messages": messages, "max_completion_tokens": 2, "max_tokens": "x"}), 400,
+                              "max_tokens")  # fmt: skip
+        self.assert_error(self.server.post("/tokenize", {"messages": messages, "prompt": 5}), 400, "prompt")
+
+    def test_whole_numbers_that_are_too_large_are_called_so(self):
+        for field, value in (("seed", 2**63), ("seed", -(2**70)), ("top_k", 2**31), ("n", 10**20), ("n", 1e300), ("priority", 2**40)):
+            with self.subTest(field=field, value=value):
+                self.assert_error(self.server.complete(**{field: value}), 400, field, "must be between")
+
+    def test_numbers_at_the_ends_of_their_range_are_taken(self):
+        for field, value in (("top_p", 1e-300), ("min_p", 1e-300), ("temperature", 1e-300), ("temperature", 1e38),
+                             ("repetition_penalty", 1e-300), ("repetition_penalty", 1e38), ("presence_penalty", -2),
+                             ("logit_bias", {"511": -100}), ("seed", 2**63 - 1), ("seed", -(2**63)), ("top_k", 2**31 - 1)):
+            with self.subTest(field=field, value=value):
+                self.assertEqual(self.server.complete(**{"max_tokens": 2, field: value}).status, 200)
+        for tokens in (2**31, 2**53, 2**63 - 1):  # of those, as many as the context holds
+            for answer in (self.server.complete(max_tokens=tokens, stop=["a", "e", "o"]), self.server.chat(max_completion_tokens=tokens)):
+                self.assertEqual(answer.status, 200, answer.body)
 
     def test_fields_of_chat(self):
         base = {"messages": [{"role": "user", "content": "hi"}]}
