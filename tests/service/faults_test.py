@@ -3,6 +3,7 @@
 import concurrent.futures
 import http.client
 import json
+import math
 import random
 import signal
 import threading
@@ -29,6 +30,41 @@ def scored(server, prompt, **fields):
 
 def cached(answer):
     return answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+def longest_wait_beside(server, work, *paths):
+    """Seconds that a probe waited at most, and that the work took."""
+    waits = []
+
+    def probe(over):
+        while not over.wait(0.05 / len(paths)):
+            path = paths[len(waits) % len(paths)]
+            begun = time.monotonic()
+            status = server.get(path).status
+            waits.append(time.monotonic() - begun if status == 200 else math.inf)
+
+    over = threading.Event()
+    prober = threading.Thread(target=probe, args=(over,))
+    prober.start()
+    begun = time.monotonic()
+    try:
+        work()
+        seconds = time.monotonic() - begun
+    finally:
+        over.set()
+        prober.join()
+    return max(waits, default=seconds), seconds
+
+
+def assert_probes_do_not_wait_for(test, work, *paths):
+    tries = []
+    for _ in range(10):  # a busy machine keeps probes waiting too, but not always
+        longest, worked = longest_wait_beside(test.server, work, *paths)
+        test.assertLess(longest, math.inf, "a probe was not answered by 200")
+        tries.append(f"{longest:.3f} s of {worked:.3f} s")
+        if longest < worked / 2:
+            return
+    test.fail(f"probes waited for the work of others: {tries}")
 
 
 class PrefixTest(ServiceTest):
@@ -104,35 +140,7 @@ class PrefixTest(ServiceTest):
             self.assertIn("but the prompt has at least", refused["message"], "told from its bytes alone")
             self.assertEqual(self.server.post("/tokenize", long).status, 200)
 
-        tries = []
-        for _ in range(10):  # a busy machine keeps probes waiting too, but not always
-            longest, worked = self.longest_wait_beside(refuse_and_tokenize)
-            tries.append(f"{longest:.3f} s of {worked:.3f} s")
-            if longest < worked / 2:
-                return
-        self.fail(f"probes waited for the work of others: {tries}")
-
-    def longest_wait_beside(self, work):
-        """Seconds that a probe waited at most, and that the work took."""
-        waits = []
-
-        def probe(over):
-            while not over.wait(0.05):
-                begun = time.monotonic()
-                assert self.server.get("/health").status == 200
-                waits.append(time.monotonic() - begun)
-
-        over = threading.Event()
-        prober = threading.Thread(target=probe, args=(over,))
-        prober.start()
-        begun = time.monotonic()
-        try:
-            work()
-            seconds = time.monotonic() - begun
-        finally:
-            over.set()
-            prober.join()
-        return max(waits, default=seconds), seconds
+        assert_probes_do_not_wait_for(self, refuse_and_tokenize, "/health")
 
 
 class SmallPoolTest(ServiceTest):
@@ -189,6 +197,20 @@ class SmallPoolTest(ServiceTest):
             error = self.assert_error(self.server.complete(ids(7, size)), 400, "prompt")
             self.assertIn(f"maximum context length is {limit} tokens, but the prompt has {size} tokens", error["message"])
         self.assert_error(self.server.complete("hello", max_tokens=0), 400, "max_tokens")
+
+
+class LongPrefillTest(ServiceTest):
+    """A prompt is one step, however long it is: meanwhile none ends."""
+
+    flags = ("--max-num-batched-tokens", "65536", "--threads", "1", *LONG_CONTEXT)
+
+    def test_probes_fail_or_wait_while_a_long_prompt_is_computed(self):
+        def prefill():
+            before = self.server.gauge("octavo:step_seconds_count")
+            self.assertEqual(self.server.complete(ids(time.monotonic(), 30000), max_tokens=1).status, 200)
+            self.assertEqual(self.server.gauge("octavo:step_seconds_count") - before, 1)
+
+        assert_probes_do_not_wait_for(self, prefill, "/live", "/health", "/ready", "/metrics")
 
 
 class SpellingTest(ServiceTest):
