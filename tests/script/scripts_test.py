@@ -32,13 +32,14 @@ def run(*arguments):
 
 class ScriptsTest(unittest.TestCase):
     def test_help_says_how_they_are_called(self):
-        for script in ("demo", "test", "bench-cpu"):
+        for script in ("demo", "test", "bench-cpu", "bench-serve"):
             done = run(SCRIPTS / script, "--help")
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertIn(f"scripts/{script} [", done.stdout)
 
     def test_wrong_usage_is_one_sentence(self):
-        for arguments in (("demo", "--quick"), ("test", "--quick"), ("test", "--only"), ("test", "--only", "gpu")):
+        for arguments in (("demo", "--quick"), ("test", "--quick"), ("test", "--only"), ("test", "--only", "gpu"),
+                          ("bench-serve", "--only"), ("bench-serve", "--quick")):
             done = run(SCRIPTS / arguments[0], *arguments[1:])
             self.assertEqual((done.returncode, done.stdout), (2, ""), arguments)
             self.assertEqual(len(done.stderr.splitlines()), 1)
