@@ -26,7 +26,6 @@ class CudaBackend final : public Backend {
   Comm& comm() override { return comm_; }
   Status supports(const AttentionShape& shape) const override;
   Status supports_compute(DType compute) const override;
-  Status supports_weight(DType dtype) const override;
   KernelInventory inventory() const override { return list_kernels(); }
   Result<double> run_row(const std::string& name, const KernelWork& work) override {
     return cuda::run_row(*device_, *ops_, name, work);
@@ -53,21 +52,6 @@ Status CudaBackend::supports_compute(DType compute) const {
   return Error("activations of " + std::string(compute == DType::f32 ? "float32" : dtype_info(compute).name) +
                    " are not computed on a GPU: use --dtype bfloat16, or --device cpu",
                ErrorKind::unsupported);
-}
-
-Status CudaBackend::supports_weight(DType dtype) const {
-  switch (dtype) {
-    case DType::q5_0:
-    case DType::q5_1:
-    case DType::q4_k:
-    case DType::q5_k:
-    case DType::q6_k:
-      return Error("weights of " + std::string(dtype_info(dtype).name) +
-                       " are not read on a GPU yet: use --device cpu, or a file in Q4_0, Q4_1, Q8_0, BF16 or F16",
-                   ErrorKind::unsupported);
-    default:
-      return {};
-  }
 }
 
 // 1, 2, 4, 8, then multiples of 8, 16 and 32: a recording takes memory.

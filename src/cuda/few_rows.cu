@@ -78,6 +78,10 @@ __global__ void __launch_bounds__(kFewRowsThreads)
     }
 }
 
+// Of one token: blocks of 256 numbers take more loads and registers a chunk.
+template <DType kDtype>
+constexpr int kChunksAhead = dtype_info(kDtype).block_elems == 256 ? 4 : 8;
+
 // Starts while the kernel before still runs, and waits for it where it must.
 template <DType kDtype, int kTokens, int kRows, int kAhead>
 void launch_few(cudaStream_t stream, const RowsProduct& product) {
@@ -89,7 +93,7 @@ void launch_few(cudaStream_t stream, const RowsProduct& product) {
 template <DType kDtype>
 void launch_few(cudaStream_t stream, const RowsProduct& product) {
   const std::int64_t tokens = product.x.size(0);
-  if (tokens == 1) return launch_few<kDtype, 1, 1, 8>(stream, product);
+  if (tokens == 1) return launch_few<kDtype, 1, 1, kChunksAhead<kDtype>>(stream, product);
   tokens <= 4 ? launch_few<kDtype, 4, 2, 2>(stream, product) : launch_few<kDtype, 8, 2, 2>(stream, product);
 }
 
@@ -121,7 +125,9 @@ KernelEntry entry() {
 template <DType... kDtypes>
 std::vector<KernelEntry> entries() {
   std::vector<KernelEntry> made;
-  (made.insert(made.end(), {entry<kDtypes, 1, 1, 8>(), entry<kDtypes, 4, 2, 2>(), entry<kDtypes, 8, 2, 2>()}), ...);
+  (made.insert(made.end(),
+               {entry<kDtypes, 1, 1, kChunksAhead<kDtypes>>(), entry<kDtypes, 4, 2, 2>(), entry<kDtypes, 8, 2, 2>()}),
+   ...);
   return made;
 }
 
@@ -129,7 +135,7 @@ std::vector<KernelEntry> entries() {
 
 std::vector<KernelEntry> few_rows_kernels() {
   using enum DType;
-  return entries<bf16, f16, f32, e4m3, e5m2, q4_0, q4_1, q8_0>();
+  return entries<bf16, f16, f32, e4m3, e5m2, q4_0, q4_1, q5_0, q5_1, q8_0, q4_k, q5_k, q6_k>();
 }
 
 bool takes_few_rows(const Tensor& x) {
@@ -165,8 +171,18 @@ void few_rows(cudaStream_t stream, const RowsProduct& product) {
       return launch_few<DType::q4_0>(stream, product);
     case DType::q4_1:
       return launch_few<DType::q4_1>(stream, product);
+    case DType::q5_0:
+      return launch_few<DType::q5_0>(stream, product);
+    case DType::q5_1:
+      return launch_few<DType::q5_1>(stream, product);
     case DType::q8_0:
       return launch_few<DType::q8_0>(stream, product);
+    case DType::q4_k:
+      return launch_few<DType::q4_k>(stream, product);
+    case DType::q5_k:
+      return launch_few<DType::q5_k>(stream, product);
+    case DType::q6_k:
+      return launch_few<DType::q6_k>(stream, product);
     default:
       octavo::check(false, "no weight is stored in this dtype");
   }

@@ -9,7 +9,7 @@
 
 namespace octavo::cuda {
 
-constexpr int kTileRows = 16;  // of the weight, a tensor core's
+constexpr int kOperandRows = 16;  // of the weight, a tensor core's
 
 struct GroupTile {
   std::int32_t expert, first, count;  // choices sorted[first, first + count)
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(32 * kFewWarps, kDtype == DType::f32 ? 2 : 3)
   }
   __shared__ float4 shared[kFewWarps][32];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
-  const std::int64_t first = std::int64_t{blockIdx.x} * kTileRows;
+  const std::int64_t first = std::int64_t{blockIdx.x} * kOperandRows;
   const LaneRows rows = lane_rows(grouping, tile.expert, first);
   const auto* from =
       reinterpret_cast<const uint4*>(x.row(grouping.input_of(sorted.choice(tile.first + min(g, tile.count - 1)))));
@@ -136,15 +136,15 @@ __global__ void __launch_bounds__(32 * kFewWarps, kDtype == DType::f32 ? 2 : 3)
 
 constexpr int kMany = 64;
 constexpr int kManyWarps = 4;
-constexpr int kWarpTiles = 2;                                   // of 16 rows, a warp
-constexpr int kManyRows = kManyWarps * kWarpTiles * kTileRows;  // a block
-constexpr int kStages = 3;                                      // of 64 numbers of each input on their way
-constexpr int kChunks = 8;                                      // 16 bytes each, of a stage's row
-constexpr int kCopied = kMany * kChunks / (32 * kManyWarps);    // a thread
-constexpr int kCopyStep = 32 * kManyWarps / kChunks;            // rows between a thread's
+constexpr int kWarpTiles = 2;                                         // of 16 rows, a warp
+constexpr int kManyResults = kManyWarps * kWarpTiles * kOperandRows;  // a block
+constexpr int kStages = 3;                                            // of 64 numbers of each input on their way
+constexpr int kStageChunks = 8;                                       // 16 bytes each, of a stage's row
+constexpr int kCopied = kMany * kStageChunks / (32 * kManyWarps);     // a thread
+constexpr int kCopyStep = 32 * kManyWarps / kStageChunks;             // rows between a thread's
 
 // Rows of inputs lie so in shared memory that eight lanes that read two rows meet all banks.
-__device__ inline int chunk_at(int token, int chunk) { return token * kChunks + (chunk ^ (token & 1) << 2); }
+__device__ inline int chunk_at(int token, int chunk) { return token * kStageChunks + (chunk ^ (token & 1) << 2); }
 
 template <DType kDtype>
 __global__ void __launch_bounds__(32 * kManyWarps, kDtype == DType::f32 ? 2 : 3)
@@ -154,25 +154,26 @@ __global__ void __launch_bounds__(32 * kManyWarps, kDtype == DType::f32 ? 2 : 3)
   wait_for_kernels_before();
   if (static_cast<int>(blockIdx.y) >= *sorted.count) return;
   const GroupTile tile = sorted.tiles[blockIdx.y];
-  __shared__ uint4 staged[kStages][kMany * kChunks];
+  __shared__ uint4 staged[kStages][kMany * kStageChunks];
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, g = thread % 32 / 4, c = thread % 4;
-  const std::int64_t first = std::int64_t{blockIdx.x} * kManyRows + warp * kWarpTiles * kTileRows;
+  const std::int64_t first = std::int64_t{blockIdx.x} * kManyResults + warp * kWarpTiles * kOperandRows;
   const __nv_bfloat16* from[kCopied];
 #pragma unroll
   for (int i = 0; i < kCopied; ++i) {
-    const int token = min(thread / kChunks + i * kCopyStep, tile.count - 1);
-    from[i] = x.row(grouping.input_of(sorted.choices[tile.first + token])) + thread % kChunks * 8;
+    const int token = min(thread / kStageChunks + i * kCopyStep, tile.count - 1);
+    from[i] = x.row(grouping.input_of(sorted.choices[tile.first + token])) + thread % kStageChunks * 8;
   }
   static_assert(kWarpTiles == 2);
   const LaneRows rows[kWarpTiles] = {lane_rows(grouping, tile.expert, first),
-                                     lane_rows(grouping, tile.expert, first + kTileRows)};
+                                     lane_rows(grouping, tile.expert, first + kOperandRows)};
   const int stages = static_cast<int>(rows[0].row[0].part->in) / 64;
   const auto bring = [&](int stage) {
 #pragma unroll
     for (int i = 0; i < kCopied; ++i)
-      portable::copy_async(static_cast<std::uint32_t>(__cvta_generic_to_shared(
-                               &staged[stage % kStages][chunk_at(thread / kChunks + i * kCopyStep, thread % kChunks)])),
-                           from[i] + 64 * stage);
+      portable::copy_async(
+          static_cast<std::uint32_t>(__cvta_generic_to_shared(
+              &staged[stage % kStages][chunk_at(thread / kStageChunks + i * kCopyStep, thread % kStageChunks)])),
+          from[i] + 64 * stage);
   };
   WeightPiece<kDtype> next[kWarpTiles][2];
   const auto ask = [&](int half) {  // of a stage
@@ -219,7 +220,7 @@ __global__ void __launch_bounds__(32 * kManyWarps, kDtype == DType::f32 ? 2 : 3)
       const std::int64_t choice = sorted.choices[tile.first + token];
 #pragma unroll
       for (int m = 0; m < kWarpTiles; ++m) {
-        const std::int64_t column = first + m * kTileRows + 2 * g;
+        const std::int64_t column = first + m * kOperandRows + 2 * g;
         if (column < grouping.out)
           put_rows(grouping, result, rows[m], tile.expert, choice, column, sums[m][t][i], sums[m][t][2 + i]);
       }

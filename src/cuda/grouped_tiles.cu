@@ -9,7 +9,7 @@ namespace octavo::cuda {
 
 namespace {
 
-constexpr int kMaxExperts = 1024;
+constexpr int kMostExperts = 1024;
 constexpr int kSorters = 1024;
 
 // Sums of the threads' values up to each one's own.
@@ -31,9 +31,9 @@ __device__ unsigned sum_up_to(unsigned value, unsigned (&of_warps)[kSorters / 32
 
 // One block; which choice of an expert comes first is left open: each is computed by itself.
 __global__ void __launch_bounds__(kSorters) sort_kernel(const std::int32_t* ids, int choices, int tile, Sorted sorted) {
-  __shared__ int counts[kMaxExperts], next[kMaxExperts];
+  __shared__ int counts[kMostExperts], next[kMostExperts];
   __shared__ unsigned of_warps[kSorters / 32];
-  static_assert(kMaxExperts == kSorters && kSorters == 32 * 32);
+  static_assert(kMostExperts == kSorters && kSorters == 32 * 32);
   const int thread = static_cast<int>(threadIdx.x);
   counts[thread] = 0;
   let_next_start();
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kAdders)
 template <DType kDtype>
 void launch_products(cudaStream_t stream, bool many, unsigned tiles, const Tensor& x, const Grouping& grouping,
                      const Sorted& sorted, const ChoiceResult& result) {
-  const dim3 grid(blocks_for(grouping.out, many ? kManyRows : kTileRows), tiles);
+  const dim3 grid(blocks_for(grouping.out, many ? kManyResults : kOperandRows), tiles);
   const auto rows = rows_of<const __nv_bfloat16>(x);
   if (many)
     launch_early(stream, grid, 32 * kManyWarps, 0, grouped_many_kernel<kDtype>, rows, grouping, sorted, result);
@@ -140,14 +140,14 @@ void run_pass(cudaStream_t stream, const GroupedLinearArgs& args, Grouping group
 bool takes_grouped_tiles(const GroupedLinearArgs& args) {
   const Weight& expert = args.experts.front();
   if (args.x.dtype() != DType::bf16 || !by_pack(args.x, 8) || !by_pack(args.out, 4) || expert.in % 64 != 0 ||
-      args.experts.size() > kMaxExperts)
+      args.experts.size() > kMostExperts)
     return false;
   const DType dtype = expert.parts.front().values.dtype();
   return std::all_of(args.experts.begin(), args.experts.end(), [&](const Weight& each) {
     return std::all_of(each.parts.begin(), each.parts.end(), [&](const WeightPart& part) {
       const auto address = reinterpret_cast<std::uintptr_t>(part.values.raw()) |
                            static_cast<std::uintptr_t>(dtype_bytes(dtype, part.values.stride(0)));
-      return part.values.dtype() == dtype && part.values.size(0) % kTileRows == 0 &&
+      return part.values.dtype() == dtype && part.values.size(0) % kOperandRows == 0 &&
              (is_block_type(dtype) || address % 16 == 0) &&
              (part.grain != ScaleGrain::block || part.block_cols % 8 == 0) &&
              (dtype != DType::e2m1 || part.block_cols == WeightPiece<DType::e2m1>::kBlock);

@@ -33,24 +33,36 @@ __global__ void __launch_bounds__(kUnpackThreads)
   to[at] = *reinterpret_cast<const uint4*>(pairs);
 }
 
+struct Unpacking {
+  PartView part;
+  std::int64_t first, count;
+  __nv_bfloat16* to;
+};
+
+template <DType kDtype>
+bool unpack_eights(cudaStream_t stream, const Unpacking& work) {
+  if (work.part.dtype != kDtype) return false;
+  const unsigned blocks = blocks_for(work.count * work.part.in / 8, kUnpackThreads);
+  unpack_eight_kernel<kDtype>
+      <<<blocks, kUnpackThreads, 0, stream>>>(work.part, work.first, work.count, reinterpret_cast<uint4*>(work.to));
+  return true;
+}
+
+template <DType... kDtypes>
+bool unpack_any_eights(cudaStream_t stream, const Unpacking& work) {
+  return (unpack_eights<kDtypes>(stream, work) || ...);
+}
+
 }  // namespace
 
 void unpack_rows(cudaStream_t stream, const WeightPart& weight, std::int64_t first, std::int64_t count, std::byte* to) {
-  const PartView part = view_of(weight);
-  const unsigned blocks = blocks_for(count * part.in / 8, kUnpackThreads);
-  auto* eights = reinterpret_cast<uint4*>(to);
-  const bool by_eight = loads_by_eight(part);
-  if (by_eight && part.dtype == DType::q4_0)
-    unpack_eight_kernel<DType::q4_0><<<blocks, kUnpackThreads, 0, stream>>>(part, first, count, eights);
-  else if (by_eight && part.dtype == DType::q4_1)
-    unpack_eight_kernel<DType::q4_1><<<blocks, kUnpackThreads, 0, stream>>>(part, first, count, eights);
-  else if (by_eight && part.dtype == DType::q8_0)
-    unpack_eight_kernel<DType::q8_0><<<blocks, kUnpackThreads, 0, stream>>>(part, first, count, eights);
-  else if (by_eight && part.dtype == DType::e4m3)
-    unpack_eight_kernel<DType::e4m3><<<blocks, kUnpackThreads, 0, stream>>>(part, first, count, eights);
-  else
-    unpack_kernel<<<blocks_for(count * part.in, kUnpackThreads), kUnpackThreads, 0, stream>>>(
-        part, first, count, reinterpret_cast<__nv_bfloat16*>(to));
+  using enum DType;
+  const Unpacking work{view_of(weight), first, count, reinterpret_cast<__nv_bfloat16*>(to)};
+  const bool by_eight = loads_by_eight(work.part) &&
+                        unpack_any_eights<e4m3, q4_0, q4_1, q5_0, q5_1, q8_0, q4_k, q5_k, q6_k>(stream, work);
+  if (!by_eight)
+    unpack_kernel<<<blocks_for(count * work.part.in, kUnpackThreads), kUnpackThreads, 0, stream>>>(work.part, first,
+                                                                                                   count, work.to);
   check_launch();
 }
 

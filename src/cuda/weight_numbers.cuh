@@ -5,6 +5,7 @@
 #include <cuda_fp8.h>
 
 #include "cuda/numbers.cuh"
+#include "cuda/packed_numbers.cuh"
 #include "tensor/float8.h"
 #include "tensor/weight.h"
 
@@ -16,8 +17,8 @@ struct PartView {
   std::int64_t rows = 0, in = 0;
   std::int64_t row_bytes = 0;
   std::int64_t scale_stride = 0;
-  int block_rows = 0, block_cols = 0;  // of scales
-  int packed_bytes = 0;                // of 32 numbers of a block type; dtype_info() is no device code
+  int block_rows = 0, block_cols = 0;               // of scales
+  std::int16_t packed_bytes = 0, packed_elems = 0;  // of a block type's block; dtype_info() is no device code
   DType dtype = DType::bf16;
   ScaleGrain grain = ScaleGrain::none;
 
@@ -46,7 +47,9 @@ inline PartView view_of(const WeightPart& part) {
   view.in = part.values.size(1);
   view.row_bytes = dtype_bytes(part.values.dtype(), part.values.stride(0));
   view.dtype = part.values.dtype();
-  view.packed_bytes = dtype_info(view.dtype).block_bytes;
+  const DTypeInfo info = dtype_info(view.dtype);
+  view.packed_bytes = static_cast<std::int16_t>(info.block_bytes);
+  view.packed_elems = static_cast<std::int16_t>(info.block_elems);
   view.grain = part.grain;
   if (part.grain == ScaleGrain::none) return view;
   octavo::check(part.scale.dtype() == DType::f32, "a weight's scales are f32");
@@ -55,23 +58,6 @@ inline PartView view_of(const WeightPart& part) {
   view.block_rows = part.block_rows;
   view.block_cols = part.block_cols;
   return view;
-}
-
-template <class T>
-__device__ inline T load_as(const std::byte* from, std::int64_t i) {
-  return reinterpret_cast<const T*>(from)[i];
-}
-
-__device__ inline float half_at(const std::byte* from) { return __half2float(load_as<__half>(from, 0)); }
-
-// Blocks of 32: low nibbles are the first half, high nibbles the second.
-__device__ inline float packed_number(const std::byte* block, DType dtype, int i) {
-  const float d = half_at(block);
-  if (dtype == DType::q8_0) return d * static_cast<float>(load_as<std::int8_t>(block, 2 + i));
-  const int header = dtype == DType::q4_1 ? 4 : 2;
-  const int pair = static_cast<int>(block[header + i % 16]);
-  const int q = i < 16 ? pair & 15 : pair >> 4;
-  return dtype == DType::q4_1 ? fmaf(d, static_cast<float>(q), half_at(block + 2)) : d * static_cast<float>(q - 8);
 }
 
 // Before its scale.
@@ -91,7 +77,8 @@ __device__ inline float number_at(const PartView& part, std::int64_t row, std::i
     case DType::e2m1:
       return f32_from_e2m1(load_as<std::uint8_t>(from, i / 2) >> (i % 2 * 4) & 15);
     default:
-      return packed_number(from + i / 32 * part.packed_bytes, part.dtype, static_cast<int>(i % 32));
+      return packed_number(from + i / part.packed_elems * part.packed_bytes, part.dtype,
+                           static_cast<int>(i % part.packed_elems));
   }
 }
 
@@ -134,28 +121,9 @@ __device__ inline void load_eight(const std::byte* row, std::int64_t chunk, floa
       to[2 * i + 1] = numbers.y;
     }
   } else {
-    constexpr int kPackedBytes = dtype_info(kDtype).block_bytes;
-    const std::byte* block = row + chunk / 4 * kPackedBytes;
-    const int quarter = static_cast<int>(chunk % 4);
-    const float d = half_at(block);
-    if constexpr (kDtype == DType::q8_0) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {  // blocks of 34 bytes are aligned to two
-        const int pair = load_as<std::int16_t>(block + 2, 4 * quarter + i);
-        to[2 * i] = d * static_cast<float>(static_cast<std::int8_t>(pair & 0xFF));
-        to[2 * i + 1] = d * static_cast<float>(pair >> 8);
-      }
-    } else {
-      const float base = kDtype == DType::q4_1 ? half_at(block + 2) : -8.0f * d;
-      const std::byte* nibbles = block + (kDtype == DType::q4_1 ? 4 : 2);
-      const int shift = quarter / 2 * 4;
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int pair = load_as<std::uint16_t>(nibbles, quarter % 2 * 4 + i) >> shift;
-        to[2 * i] = fmaf(d, static_cast<float>(pair & 15), base);
-        to[2 * i + 1] = fmaf(d, static_cast<float>(pair >> 8 & 15), base);
-      }
-    }
+    constexpr DTypeInfo kInfo = dtype_info(kDtype);
+    constexpr int kChunks = kInfo.block_elems / 8;
+    packed_eight<kDtype>(row + chunk / kChunks * kInfo.block_bytes, static_cast<int>(chunk % kChunks) * 8, to);
   }
 }
 

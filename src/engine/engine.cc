@@ -37,13 +37,6 @@ Result<ComputeChoice> choose_compute(const EngineConfig& config, const ModelSpec
   return ComputeChoice{DType::bf16, "auto: the weights are stored as " + spec.stored_dtype};
 }
 
-// Before anything is loaded: a kernel that is missing would be found in the middle of a step.
-Status check_weights(const Checkpoint& checkpoint, const Backend& backend) {
-  for (const StoredTensor& tensor : checkpoint.tensors())
-    OCTAVO_TRY(backend.supports_weight(tensor.dtype).in(tensor.file + ": tensor " + in_quotes(tensor.name)));
-  return {};
-}
-
 // Bytes that the weights will take: the stored ones', or what dummies of the model's shapes would.
 Result<std::size_t> needed_weight_bytes(Model& model, const Checkpoint& checkpoint) {
   std::size_t bytes = 0;
@@ -137,7 +130,6 @@ Result<LoadedModel> load(const EngineConfig& config, const BackendFactory& make_
                       {"rope", spec.rope}});
   OCTAVO_TRY(const ComputeChoice compute, choose_compute(config, spec, backend));
   loaded.compute = compute.dtype;
-  OCTAVO_TRY(check_weights(checkpoint, backend));
   log::info(
       "compute",
       {{"dtype", dtype_info(compute.dtype).name}, {"reason", compute.reason}, {"device", loaded.describe_device()}});

@@ -29,8 +29,6 @@ class Backend {
   virtual Status supports_states() const { return {}; }
   // Whether activations of this dtype (bf16, f32) can be computed.
   virtual Status supports_compute(DType compute) const = 0;
-  // Whether products read weights of this dtype as they are stored.
-  virtual Status supports_weight(DType) const { return {}; }
 
   // Once for each weight of linear() after it is loaded, before products are asked for with activations of `compute`:
   // the wing may put a form of it beside it that its products read faster. An error where there is no memory for it.

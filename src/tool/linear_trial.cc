@@ -13,8 +13,9 @@ constexpr std::int64_t kIn = 4096, kOut = 14336;
 constexpr std::int64_t kManyTokens = 8192;
 constexpr int kSampledRows = 48;
 constexpr float kWeightScale = 0.25f;  // of weights that have one scale
-// Scales of packed blocks, as f16.
-constexpr std::uint16_t kSixteenth = 0x2C00, kMinusHalf = 0xB800;
+// Scales of packed blocks, as f16, and what those of 256 numbers have for 32 or 16 of them.
+constexpr std::uint16_t kSixteenth = 0x2C00, kHalf = 0x3800, kMinusHalf = 0xB800;
+constexpr int kFactor = 5;
 
 std::string name_of_count(std::int64_t count) {
   return count >= 1024 ? std::to_string(count / 1024) + "k" : std::to_string(count);
@@ -29,9 +30,10 @@ std::vector<std::byte> weight_bytes(DType dtype, TrialNumbers& numbers) {
       std::memcpy(bytes.data() + at, &eight, 8);
     }
   };
-  const auto scales = [&](std::size_t block, std::initializer_list<std::uint16_t> f16) {
-    for (std::size_t at = 0; at < bytes.size(); at += block)
-      std::memcpy(bytes.data() + at, std::data(f16), 2 * f16.size());
+  const auto scales = [&](std::size_t place, std::initializer_list<std::uint16_t> words) {  // of each block
+    const auto block = static_cast<std::size_t>(dtype_info(dtype).block_bytes);
+    for (std::size_t at = place; at < bytes.size(); at += block)
+      std::memcpy(bytes.data() + at, std::data(words), 2 * words.size());
   };
   switch (dtype) {
     case DType::bf16:
@@ -51,10 +53,15 @@ std::vector<std::byte> weight_bytes(DType dtype, TrialNumbers& numbers) {
       break;
     default:
       fill(~std::uint64_t{0}, 0);
-      if (dtype == DType::q4_1)
-        scales(20, {kSixteenth, kMinusHalf});
-      else
-        scales(static_cast<std::size_t>(dtype_info(dtype).block_bytes), {kSixteenth});
+      if (dtype == DType::q4_1 || dtype == DType::q5_1) {
+        scales(0, {kSixteenth, kMinusHalf});
+      } else if (dtype == DType::q4_k || dtype == DType::q5_k) {
+        scales(0, {kSixteenth, kHalf, 0x0505, 0x0505, 0x0505, 0x0505, 0x5555, 0x5555});
+      } else if (dtype == DType::q6_k) {
+        scales(192, {0x0505, 0x0505, 0x0505, 0x0505, 0x0505, 0x0505, 0x0505, 0x0505, kSixteenth});
+      } else {
+        scales(0, {kSixteenth});
+      }
   }
   return bytes;
 }
@@ -65,12 +72,13 @@ double number_at(DType dtype, const std::byte* row, std::int64_t i) {
     std::memcpy(&bits, row + i * static_cast<std::int64_t>(sizeof bits), sizeof bits);
     return bits;
   };
-  const auto block = [&](int header) {  // the byte of number i behind a block's scales
-    const std::byte* data = row + i / 32 * dtype_info(dtype).block_bytes + header;
-    if (dtype == DType::q8_0) return static_cast<int>(static_cast<std::int8_t>(data[i % 32]));
-    const int two = static_cast<int>(data[i % 16]);
-    return i % 32 < 16 ? two & 15 : two >> 4;
-  };
+  const DTypeInfo info = dtype_info(dtype);
+  const std::byte* const block = row + i / info.block_elems * info.block_bytes;
+  const auto n = static_cast<int>(i % info.block_elems);
+  const auto bits = [&](int at, int shift, int mask) { return static_cast<int>(block[at]) >> shift & mask; };
+  const auto small = [&](int at) { return bits(at + n % 16, n / 16 * 4, 15); };
+  const auto fifth = [&](int at) { return bits(at + n / 8, n % 8, 1) << 4; };
+  const auto large = [&](int at) { return bits(at + n / 64 * 32 + n % 32, n / 32 % 2 * 4, 15); };
   switch (dtype) {
     case DType::bf16:
       return f32_from_bf16(read(std::uint16_t{}));
@@ -83,11 +91,23 @@ double number_at(DType dtype, const std::byte* row, std::int64_t i) {
     case DType::e5m2:
       return kWeightScale * double{f32_from_e5m2(read(std::uint8_t{}))};
     case DType::q4_0:
-      return (block(2) - 8) / 16.0;
+      return (small(2) - 8) / 16.0;
     case DType::q4_1:
-      return block(4) / 16.0 - 0.5;
+      return small(4) / 16.0 - 0.5;
+    case DType::q5_0:
+      return ((small(6) | fifth(2)) - 16) / 16.0;
+    case DType::q5_1:
+      return (small(8) | fifth(4)) / 16.0 - 0.5;
+    case DType::q4_k:
+      return kFactor * (large(16) / 16.0 - 0.5);
+    case DType::q5_k:
+      return kFactor * ((large(48) | bits(16 + n % 32, n / 32, 1) << 4) / 16.0 - 0.5);
+    case DType::q6_k: {
+      const int low = bits(n / 128 * 64 + n % 64, n % 128 / 64 * 4, 15);
+      return kFactor * ((low | bits(128 + n / 128 * 32 + n % 32, n % 128 / 32 * 2, 3) << 4) - 32) / 16.0;
+    }
     default:
-      return block(2) / 16.0;
+      return static_cast<std::int8_t>(block[2 + n]) / 16.0;
   }
 }
 

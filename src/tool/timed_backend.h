@@ -81,7 +81,6 @@ class TimedBackend final : public Backend {
   Status prepare(Weight& weight, DType compute) override { return inner_->prepare(weight, compute); }
   Status supports_states() const override { return inner_->supports_states(); }
   Status supports_compute(DType compute) const override { return inner_->supports_compute(compute); }
-  Status supports_weight(DType dtype) const override { return inner_->supports_weight(dtype); }
   int recorded_batch(int) const override { return 0; }  // a replay is one piece: its verbs could not be told apart
   Result<Ceilings> ceilings() override { return inner_->ceilings(); }
 

@@ -49,7 +49,7 @@ void expect_head_linear(const HeadCase& c, const std::string& name) {
       wide.insert(wide.end(), static_cast<std::size_t>(c.apart), 9.0f);
   }
   for_each_path([&](Path& path) {
-    if (!reads(*path.backend, {c.part}) || (!path.processor && c.part.dtype == DType::e2m1)) return;
+    if (!path.processor && c.part.dtype == DType::e2m1) return;
     Arena arena(path.backend->device());
     const Weight weight = upload(arena, {c.part});
     const Tensor out = arena.blank({c.tokens, c.heads, c.out() + 7});

@@ -119,13 +119,8 @@ HostPart make_part(DType dtype, ScaleGrain grain, std::int64_t out, std::int64_t
 
 std::vector<WeightKind> all_weight_kinds() {
   std::vector<WeightKind> kinds(std::begin(kWeightKinds), std::end(kWeightKinds));
-  kinds.insert(kinds.end(), std::begin(kPackedKinds), std::end(kPackedKinds));
+  kinds.insert(kinds.end(), std::begin(kLargeKinds), std::end(kLargeKinds));
   return kinds;
-}
-
-bool reads(const Backend& backend, const std::vector<HostPart>& parts) {
-  return std::all_of(parts.begin(), parts.end(),
-                     [&](const HostPart& part) { return backend.supports_weight(part.dtype).has_value(); });
 }
 
 Weight upload(Arena& arena, const std::vector<HostPart>& parts) {

@@ -28,7 +28,6 @@ struct WeightKind {
   DType dtype;
   ScaleGrain grain;
 };
-// Of every wing.
 inline constexpr WeightKind kWeightKinds[] = {
     {"f32", DType::f32, ScaleGrain::none},
     {"f16", DType::f16, ScaleGrain::none},
@@ -38,12 +37,14 @@ inline constexpr WeightKind kWeightKinds[] = {
     {"e4m3 block", DType::e4m3, ScaleGrain::block},
     {"q4_0", DType::q4_0, ScaleGrain::none},
     {"q4_1", DType::q4_1, ScaleGrain::none},
+    {"q5_0", DType::q5_0, ScaleGrain::none},
+    {"q5_1", DType::q5_1, ScaleGrain::none},
     {"q8_0", DType::q8_0, ScaleGrain::none},
 };
-// Where Backend::supports_weight says so.
-inline constexpr WeightKind kPackedKinds[] = {
-    {"q5_0", DType::q5_0, ScaleGrain::none}, {"q5_1", DType::q5_1, ScaleGrain::none},
-    {"q4_k", DType::q4_k, ScaleGrain::none}, {"q5_k", DType::q5_k, ScaleGrain::none},
+// In blocks of 256.
+inline constexpr WeightKind kLargeKinds[] = {
+    {"q4_k", DType::q4_k, ScaleGrain::none},
+    {"q5_k", DType::q5_k, ScaleGrain::none},
     {"q6_k", DType::q6_k, ScaleGrain::none},
 };
 std::vector<WeightKind> all_weight_kinds();
@@ -55,9 +56,6 @@ double scale_at(const HostPart& part, std::int64_t row, std::int64_t column);
 // Random numbers and scales; blocks of scales are 16 x 48, those of e2m1 1 x 32. Packed numbers are those that the gguf
 // package reads from the blocks.
 HostPart make_part(DType dtype, ScaleGrain grain, std::int64_t out, std::int64_t in, Random& random);
-
-// Whether this wing reads all parts.
-bool reads(const Backend& backend, const std::vector<HostPart>& parts);
 
 Weight upload(Arena& arena, const std::vector<HostPart>& parts);
 

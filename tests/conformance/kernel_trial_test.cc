@@ -147,8 +147,8 @@ TEST(KernelTrial, WritersAndProductsAreRight) {
   ASSERT_TRUE(written) << written.error().message();
   ASSERT_EQ(written->size(), 2u);
   for (const KernelTrial& trial : *written) EXPECT_LT(trial.error, kBound) << trial.shape;
-  for (const DType dtype :
-       {DType::bf16, DType::f16, DType::f32, DType::e4m3, DType::e5m2, DType::q4_0, DType::q4_1, DType::q8_0}) {
+  for (const DType dtype : {DType::bf16, DType::f16, DType::f32, DType::e4m3, DType::e5m2, DType::q4_0, DType::q4_1,
+                            DType::q5_0, DType::q5_1, DType::q8_0, DType::q4_k, DType::q5_k, DType::q6_k}) {
     KernelRow product;
     product.phase = KernelPhase::linear;
     product.weight = dtype;

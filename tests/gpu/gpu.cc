@@ -46,7 +46,6 @@ class UnrecordedBackend final : public Backend {
   Status supports(const AttentionShape& shape) const override { return inner_->supports(shape); }
   Status supports_states() const override { return inner_->supports_states(); }
   Status supports_compute(DType compute) const override { return inner_->supports_compute(compute); }
-  Status supports_weight(DType dtype) const override { return inner_->supports_weight(dtype); }
   int recorded_batch(int num_seqs) const override { return inner_->recorded_batch(num_seqs); }
 
  private:
