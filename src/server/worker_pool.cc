@@ -1,8 +1,17 @@
 #include "server/worker_pool.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <utility>
 
 namespace octavo {
+namespace {
+
+// Of these threads alone: where processors are short, streams go before what is read for later ones.
+constexpr int kNiceness = 5;
+
+}  // namespace
 
 WorkerPool::WorkerPool(int num_threads, std::size_t max_waiting) : max_waiting_(max_waiting) {
   for (int i = 0; i < num_threads; ++i) threads_.emplace_back([this] { run(); });
@@ -29,6 +38,7 @@ bool WorkerPool::submit(std::function<void()> work) {
 }
 
 void WorkerPool::run() {
+  setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNiceness);
   for (;;) {
     std::function<void()> work;
     {
