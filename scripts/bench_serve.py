@@ -18,6 +18,7 @@ from serve_load import SOURCE_DIR, Streams, checkpoints, percentile, post_bytes,
 
 STREAMS, STREAM_TOKENS = 256, 120  # of the server's cost
 IDLE_STREAMS = 2000
+CACHE_LAYER_BYTES = 100 << 20  # a layer of the cache beside idle streams is larger, and nothing else is
 WORDS = "river stone amber cloud forest engine paper winter signal harbor copper meadow lantern orbit velvet".split()
 LARGE_BYTES = 900_000
 
@@ -138,14 +139,12 @@ def measure_idle(tiny):
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
     flags = ("--max-num-seqs", 2048, "--max-num-queued-reqs", 4096, "--kv-cache-memory-bytes", "1200M", "--kv-cache-dtype", "fp8")
     with serving(tiny, *flags) as server:
-        before = load.resident_bytes(server.process.pid)
+        before = load.resident_bytes(server.process.pid, CACHE_LAYER_BYTES)
         streams = load.open_unread(server, IDLE_STREAMS, 300)
         yield from probe_rows("unread", load.probe(server, 10))
-        server.wait_until(lambda: server.gauge("vllm:num_requests_running") == 0)
-        metrics = server.metrics()
-        in_cache = metrics["octavo:kv_bytes_per_token", ""] * load.sum_of(metrics, "vllm:prompt_tokens_total", "vllm:generation_tokens_total")
-        above = (load.resident_bytes(server.process.pid) - before - in_cache) / 2**20
+        above = (load.resident_bytes(server.process.pid, CACHE_LAYER_BYTES) - before) / 2**20
         yield Row(f"memory above the model's and its cache's with {IDLE_STREAMS:,} unread streams", above, "MiB", 200)
+        server.wait_until(lambda: server.gauge("vllm:num_requests_running") == 0)
         yield Row(f"CPU of a scrape with {IDLE_STREAMS:,} unread streams", load.scrape_cost(server), "ms", 1)
         for stream in streams:
             stream.close()

@@ -28,13 +28,17 @@ def processor_seconds(pid):
     return taken
 
 
-def resident_bytes(pid):
-    status = pathlib.Path(f"/proc/{pid}/status").read_text()
-    return 1024 * int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
-
-
-def sum_of(metrics, *names):
-    return sum(metrics[name, ""] for name in names)
+def resident_bytes(pid, largest):
+    """Without unnamed mappings of `largest` bytes and more, which are the cache."""
+    total, counted = 0, True
+    for line in pathlib.Path(f"/proc/{pid}/smaps").read_text().splitlines():
+        first, *fields = line.split()
+        if not first.endswith(":"):
+            begin, end = (int(address, 16) for address in first.split("-"))
+            counted = len(fields) > 4 or end - begin < largest
+        elif first == "Rss:" and counted:
+            total += 1024 * int(fields[0])
+    return total
 
 
 def post_bytes(path, body):
