@@ -12,7 +12,7 @@ constexpr int kDecodeWarps = 4;
 constexpr int kDecodeThreads = 32 * kDecodeWarps;
 
 template <int kWidth, KvElem kKey, KvElem kValue>
-using DecodeRows = WarpRows<kWidth, kKey, kValue, false, true>;
+using DecodeRows = WarpRows<kWidth, kKey, kValue, 1, true>;
 
 // Small pages come two at a time where that leaves as many blocks to a processor: a warp then has 32 tokens between two
 // barriers.
@@ -84,9 +84,9 @@ __device__ void store_warp(const Rows& rows, int num_rows, const DecodeMerge<kWi
 #pragma unroll
     for (int n = 0; n < kWidth / 8; ++n)
       *reinterpret_cast<float2*>(&merge.sum(warp, row, 8 * n + 2 * c)) =
-          make_float2(rows.sums[n][2 * i] * rows.unit, rows.sums[n][2 * i + 1] * rows.unit);
-    if (c == 0) merge.maximum(warp, row) = rows.maximum[i];
-    if (c == 0) merge.weight(warp, row) = rows.weight[i];
+          make_float2(rows.sums[0][n][2 * i] * rows.unit, rows.sums[0][n][2 * i + 1] * rows.unit);
+    if (c == 0) merge.maximum(warp, row) = rows.maximum[0][i];
+    if (c == 0) merge.weight(warp, row) = rows.weight[0][2 * i];
   }
 }
 
@@ -184,9 +184,10 @@ __device__ void take_split(Rows& rows, Ring& ring, const AttentionParams& p, con
                            std::byte* shared_query, const Between& between) {
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4;
   const __nv_bfloat16* query = p.query + tile.item.seq * p.query_token_stride + tile.first_head * p.query_head_stride;
-  const __nv_bfloat16* row_data[2];
-  for (int i = 0; i < 2; ++i) row_data[i] = g + 8 * i < tile.rows ? query + (g + 8 * i) * p.query_head_stride : nullptr;
-  rows.start(row_data, p.layout.width, ScoreRule(p, tile.kv_head), shared_query, kDecodeWarps);
+  const auto row_of = [&](int, int i) {
+    return g + 8 * i < tile.rows ? query + (g + 8 * i) * p.query_head_stride : nullptr;
+  };
+  rows.start(row_of, p.layout.width, ScoreRule(p, tile.kv_head), shared_query, kDecodeWarps);
   const int seen_from = p.window > 0 ? max(0, tile.item.context - p.window) : 0;
   constexpr int kBlocks = 2 * kPages;
   const int page_of_stage = warp * kPages / kDecodeWarps, place = warp * 8 * kBlocks % kPageTokens;
@@ -196,8 +197,8 @@ __device__ void take_split(Rows& rows, Ring& ring, const AttentionParams& p, con
     const std::byte* stage = ring.wait();
     if (i == 0) between();
     if (i + page_of_stage < tile.item.num_pages)
-      rows.template take<kBlocks>(stage + page_of_stage * Ring::kBytes, place, {first, first}, {end, end},
-                                  first > 0 || end < kPageTokens);
+      rows.template take<kBlocks>(stage + page_of_stage * Ring::kBytes, place, first > 0 || end < kPageTokens,
+                                  [&](int, int) { return make_int2(first, end); });
   }
   rows.reduce();
 }

@@ -52,8 +52,20 @@ __device__ void multiply_add(float (&d)[4], const std::uint32_t (&a)[4], std::ui
   }
 }
 
+// 16 x 8 x 32 of int8, with exact sums.
+__device__ inline void multiply_add_codes(int (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+                                          std::uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
 __device__ inline std::uint32_t bits_of(__half2 x) { return *reinterpret_cast<std::uint32_t*>(&x); }
 __device__ inline std::uint32_t bits_of(__nv_bfloat162 x) { return *reinterpret_cast<std::uint32_t*>(&x); }
+
+__device__ inline std::uint32_t multiply_halves(std::uint32_t a, std::uint32_t b) {
+  return bits_of(__hmul2(*reinterpret_cast<const __half2*>(&a), *reinterpret_cast<const __half2*>(&b)));
+}
 
 template <Operand kOperand>
 __device__ std::uint32_t packed(float low, float high) {

@@ -22,14 +22,15 @@ constexpr KernelRow decode_row(const char* name) {
 
 template <int kWidth, KvElem kKey, KvElem kValue>
 constexpr KernelRow prefill_row(const char* name) {
+  using Shape = PrefillShape<kWidth, kKey, kValue>;
   return {.name = name,
           .phase = Phase::prefill,
           .width = kWidth,
           .key = kKey,
           .value = kValue,
-          .tile_rows = prefill_rows(kWidth),
-          .threads = prefill_threads(kWidth),
-          .shared_bytes = prefill_shared_bytes<kWidth, kKey, kValue>(),
+          .tile_rows = Shape::kRows,
+          .threads = Shape::kThreads,
+          .shared_bytes = Shape::kSharedBytes,
           .kernel = prefill_kernel<kWidth, kKey, kValue>};
 }
 
