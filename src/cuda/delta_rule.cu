@@ -1,7 +1,10 @@
-// delta_rule in its recurrent form: blocks walk over the tokens of a sequence, each with some columns of one value
+// delta_rule, and its recurrent form: blocks walk over the tokens of a sequence, each with some columns of one value
 // head's state, which it holds in registers. Four threads share a column by rows; unit keys and queries of some tokens
 // at a time are made in shared memory. Keys wider than a thread's registers are served from memory, a thread a column.
+#include <type_traits>
+
 #include "cuda/check.h"
+#include "cuda/delta_rule.cuh"
 #include "cuda/numbers.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/verbs.h"
@@ -12,36 +15,7 @@ namespace {
 
 constexpr int kDeltaThreads = 128;
 constexpr int kMaxKeyWidth = 1024;
-constexpr float kEps = 1e-6f;
-
-template <class T>
-struct Heads {  // [tokens, heads, width]
-  T* data = nullptr;
-  std::int64_t token_stride = 0, head_stride = 0;
-  __device__ T* row(std::int64_t token, std::int64_t head) const {
-    return data + token * token_stride + head * head_stride;
-  }
-};
-template <class T>
-Heads<T> heads_of(const Tensor& x) {
-  return {reinterpret_cast<T*>(x.raw()), x.stride(0), x.stride(1)};
-}
-
-template <class T>
-struct Delta {
-  Heads<const T> q, k, v;
-  Rows<const float> decay, beta;
-  float* state = nullptr;  // f32 [records, heads, key_width, value_width]
-  const std::int32_t* records = nullptr;
-  const std::int32_t* query_start = nullptr;
-  const std::int32_t* context = nullptr;
-  Heads<T> out;
-  int heads = 0, key_width = 0, value_width = 0, values_of_key = 1;
-
-  __device__ float* state_of(int seq, std::int64_t head) const {
-    return state + (records[seq] * std::int64_t{heads} + head) * key_width * value_width;
-  }
-};
+constexpr std::int32_t kLeastChunk = 16;  // tokens of the longest sequence from which on chunks take less time
 
 template <class T>
 __device__ void load_unit(const T* row, int width, float scale, float* to) {
@@ -50,7 +24,7 @@ __device__ void load_unit(const T* row, int width, float scale, float* to) {
     to[i] = to_float(row[i]);
     squares += to[i] * to[i];
   }
-  const float factor = scale / sqrtf(sum_block(squares) + kEps);
+  const float factor = scale / sqrtf(sum_block(squares) + kDeltaEps);
   for (int i = static_cast<int>(threadIdx.x); i < width; i += kDeltaThreads) to[i] *= factor;
 }
 
@@ -79,7 +53,7 @@ __device__ void load_held(const T* row, int width, float scale, float* to) {
     squares += x[i] * x[i];
   }
   for (int step = 16; step > 0; step /= 2) squares += __shfl_xor_sync(~0u, squares, step);
-  const float factor = scale / sqrtf(squares + kEps);
+  const float factor = scale / sqrtf(squares + kDeltaEps);
 #pragma unroll
   for (int i = 0; i < kHeldWidth / 32; ++i) to[lane + 32 * i] = x[i] * factor;
 }
@@ -217,9 +191,19 @@ __global__ void __launch_bounds__(kDeltaThreads, 8) delta_kernel(const __grid_co
   }
 }
 
+template <class T>
+void delta_tokens(cudaStream_t stream, const Delta<T>& delta, std::int32_t num_seqs) {
+  const auto seqs = static_cast<unsigned>(num_seqs);
+  if (delta.key_width <= kHeldWidth)
+    held_delta_kernel<T>
+        <<<dim3(delta.heads * blocks_for(delta.value_width, kBlockColumns), seqs), kDeltaThreads, 0, stream>>>(delta);
+  else
+    delta_kernel<T><<<dim3(delta.heads, seqs), kDeltaThreads, 0, stream>>>(delta);
+}
+
 }  // namespace
 
-void delta_rule(cudaStream_t stream, const DeltaRuleArgs& args) {
+void delta_rule(cudaStream_t stream, const DeltaRuleArgs& args, bool deterministic) {
   const std::int64_t heads = args.v.size(1);
   const std::int64_t key_width = args.k.size(2);
   octavo::check(heads % args.k.size(1) == 0 && args.q.size(2) == key_width && args.state.contiguous() &&
@@ -246,12 +230,14 @@ void delta_rule(cudaStream_t stream, const DeltaRuleArgs& args) {
     delta.key_width = static_cast<int>(key_width);
     delta.value_width = static_cast<int>(args.v.size(2));
     delta.values_of_key = static_cast<int>(heads / args.k.size(1));
-    const auto seqs = static_cast<unsigned>(args.batch.num_seqs);
-    if (key_width <= kHeldWidth)
-      held_delta_kernel<T>
-          <<<dim3(delta.heads * blocks_for(delta.value_width, kBlockColumns), seqs), kDeltaThreads, 0, stream>>>(delta);
-    else
-      delta_kernel<T><<<dim3(delta.heads, seqs), kDeltaThreads, 0, stream>>>(delta);
+    if constexpr (std::is_same_v<T, __nv_bfloat16>)
+      if (!deterministic && args.batch.max_query >= kLeastChunk && takes_delta_chunks(args)) {
+        const std::int32_t decodes = args.batch.num_decodes, rest = args.batch.num_seqs - decodes;
+        if (decodes > 0) delta_tokens(stream, delta, decodes);
+        if (rest > 0) delta_chunks(stream, delta.from(decodes), rest);
+        return;
+      }
+    delta_tokens(stream, delta, args.batch.num_seqs);
   });
   check_launch();
 }

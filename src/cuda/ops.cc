@@ -54,7 +54,7 @@ BatchView CudaOps::served(const BatchView& batch) const {
 
 void CudaOps::conv_update(const ConvUpdateArgs& args) { cuda::conv_update(device_.stream(), args); }
 void CudaOps::delta_gates(const DeltaGatesArgs& args) { cuda::delta_gates(device_.stream(), args); }
-void CudaOps::delta_rule(const DeltaRuleArgs& args) { cuda::delta_rule(device_.stream(), args); }
+void CudaOps::delta_rule(const DeltaRuleArgs& args) { cuda::delta_rule(device_.stream(), args, deterministic_); }
 
 void CudaOps::gather(const GatherArgs& args) { cuda::gather(device_.stream(), args); }
 void CudaOps::add(const AddArgs& args) { cuda::add(device_.stream(), args); }

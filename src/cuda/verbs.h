@@ -17,7 +17,7 @@ void gated_activation(cudaStream_t stream, const GatedActivationArgs& args);
 
 void conv_update(cudaStream_t stream, const ConvUpdateArgs& args);
 void delta_gates(cudaStream_t stream, const DeltaGatesArgs& args);
-void delta_rule(cudaStream_t stream, const DeltaRuleArgs& args);
+void delta_rule(cudaStream_t stream, const DeltaRuleArgs& args, bool deterministic);
 void route(cudaStream_t stream, const RouteArgs& args);
 
 void gather(cudaStream_t stream, const GatherArgs& args);

@@ -1,5 +1,5 @@
-// The instructions that attention is made of, sm_80 and up: asynchronous copies, matrix loads, products of 16 x 8 x 16
-// with float32 sums, and the unpacking of 8-bit codes. Nothing here knows of attention.
+// The instructions that attention and the delta rule are made of, sm_80 and up: asynchronous copies, matrix loads,
+// products with float32 sums, and the unpacking of 8-bit codes. Nothing here knows of either.
 //
 // All 8-bit codes unpack exactly into float16, a NaN stays a NaN.
 #pragma once
@@ -17,6 +17,9 @@ enum class Operand { f16, bf16 };
 
 __device__ inline void copy_async(std::uint32_t to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+__device__ inline void copy_async_or_zeros(std::uint32_t to, const void* from, bool there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
 }
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int kPending>
@@ -58,6 +61,20 @@ __device__ inline void multiply_add_codes(int (&d)[4], const std::uint32_t (&a)[
   asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+// 16 x 8 x 8 of float32 numbers, of which the leading 11 bits count.
+__device__ inline void multiply_add_tf32(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+                                         std::uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+      "%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+// A matrix of 8 x 8 16-bit numbers that a warp holds, turned.
+__device__ inline std::uint32_t transposed(std::uint32_t x) {
+  std::uint32_t y;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
+  return y;
 }
 
 __device__ inline std::uint32_t bits_of(__half2 x) { return *reinterpret_cast<std::uint32_t*>(&x); }
