@@ -27,6 +27,7 @@ BatchView batch_of(Arena& arena, const std::vector<Piece>& pieces) {
     contexts.push_back(piece.begin + piece.count);
     batch.max_query = std::max(batch.max_query, piece.count);
     batch.max_context = std::max(batch.max_context, contexts.back());
+    if (piece.count == 1 && batch.num_decodes + 2 == std::ssize(starts)) ++batch.num_decodes;
   }
   batch.num_seqs = static_cast<std::int32_t>(pieces.size());
   batch.num_tokens = starts.back();
@@ -187,6 +188,7 @@ struct DeltaShape {
   std::int64_t value_heads = 4;
   std::int64_t key_width = 24;
   std::int64_t value_width = 40;
+  DType dtype = DType::f32;  // of q, k, v and the results
 
   std::int64_t keys() const { return key_heads * key_width; }
   std::int64_t values() const { return value_heads * value_width; }
@@ -236,9 +238,9 @@ DeltaInputs make_delta(const DeltaShape& shape, int num_seqs) {
   Random random(14);
   DeltaInputs in{.shape = shape, .q = {}, .k = {}, .v = {}, .decay = {}, .beta = {}, .want = {}, .state = {}};
   for (int s = 0; s < num_seqs; ++s) {
-    in.q.push_back(random.normals(shape.tokens * shape.keys()));
-    in.k.push_back(random.normals(shape.tokens * shape.keys()));
-    in.v.push_back(random.normals(shape.tokens * shape.values()));
+    in.q.push_back(rounded(random.normals(shape.tokens * shape.keys()), shape.dtype));
+    in.k.push_back(rounded(random.normals(shape.tokens * shape.keys()), shape.dtype));
+    in.v.push_back(rounded(random.normals(shape.tokens * shape.values()), shape.dtype));
     std::vector<float>& decay = in.decay.emplace_back();
     std::vector<float>& beta = in.beta.emplace_back();
     for (std::int64_t i = 0; i < shape.tokens * shape.value_heads; ++i) {
@@ -264,11 +266,11 @@ std::vector<float> delta_on(Path& path, Arena& arena, const DeltaInputs& in, con
   const BatchView batch = batch_of(arena, step);
   const DeltaShape& shape = in.shape;
   const std::int64_t n = batch.num_tokens;
-  const Tensor out = arena.blank({n, shape.value_heads, shape.value_width});
+  const Tensor out = arena.blank({n, shape.value_heads, shape.value_width}, shape.dtype);
   path.backend->ops().delta_rule(
-      {.q = arena.floats(rows_of(in.q, step, shape.keys()), {n, shape.key_heads, shape.key_width}),
-       .k = arena.floats(rows_of(in.k, step, shape.keys()), {n, shape.key_heads, shape.key_width}),
-       .v = arena.floats(rows_of(in.v, step, shape.values()), {n, shape.value_heads, shape.value_width}),
+      {.q = arena.floats(rows_of(in.q, step, shape.keys()), {n, shape.key_heads, shape.key_width}, shape.dtype),
+       .k = arena.floats(rows_of(in.k, step, shape.keys()), {n, shape.key_heads, shape.key_width}, shape.dtype),
+       .v = arena.floats(rows_of(in.v, step, shape.values()), {n, shape.value_heads, shape.value_width}, shape.dtype),
        .decay = arena.floats(rows_of(in.decay, step, shape.value_heads), {n, shape.value_heads}),
        .beta = arena.floats(rows_of(in.beta, step, shape.value_heads), {n, shape.value_heads}),
        .state = state,
@@ -292,12 +294,13 @@ TEST(DeltaRule, CarriesItsStateFromStepToStep) {
 
 // Whatever form a path takes for so many tokens, the numbers and the state that it leaves are those of the formula.
 TEST(DeltaRule, ChunksOfAnySizeFollowTheFormula) {
-  for (const DeltaShape& shape : {DeltaShape{.tokens = 150}, DeltaShape{150, 1, 3, 64, 64},
-                                  DeltaShape{70, 1, 1, 33, 96}, DeltaShape{40, 1, 2, 136, 24}}) {
+  for (const DeltaShape& shape :
+       {DeltaShape{.tokens = 150}, DeltaShape{150, 1, 3, 64, 64}, DeltaShape{70, 1, 1, 33, 96},
+        DeltaShape{40, 1, 2, 136, 24}, DeltaShape{167, 1, 3, 128, 128, DType::bf16}}) {
     const DeltaInputs in = make_delta(shape, 1);
     const auto tokens = static_cast<std::int32_t>(shape.tokens);
     for_each_path([&](Path& path) {
-      for (const std::int32_t size : {1, 7, 8, 64, tokens}) {
+      for (const std::int32_t size : {1, 7, 8, 64, 101, tokens}) {
         SCOPED_TRACE("in chunks of " + std::to_string(size));
         Arena arena(path.backend->device());
         const Tensor state = delta_states(arena, in);
@@ -306,27 +309,48 @@ TEST(DeltaRule, ChunksOfAnySizeFollowTheFormula) {
           const auto chunk = delta_on(path, arena, in, {{0, begin, std::min(size, tokens - begin)}}, state);
           rows.insert(rows.end(), chunk.begin(), chunk.end());
         }
-        expect_close("delta_rule", rows, in.want[0], shape.values(), 2e-5);
+        expect_close("delta_rule", rows, in.want[0], shape.values(), 2e-5, shape.dtype);
         expect_close("its state", arena.read(state), in.state[0], shape.value_width, 2e-5);
       }
     });
   }
 }
 
-TEST(DeltaRule, ChunksDoNotChangeBits) {
-  const DeltaInputs in = make_delta({}, 2);
+// Prompts of many lengths beside decodes, in heads as wide as those of Qwen3.5; then what they left behind goes on.
+TEST(DeltaRule, PromptsOfAStepKeepApart) {
+  const DeltaInputs in = make_delta({140, 2, 4, 128, 128, DType::bf16}, 5);
   for_each_path([&](Path& path) {
-    if (!path.deterministic) return;
     Arena arena(path.backend->device());
     const Tensor state = delta_states(arena, in);
-    const std::vector<float> whole = delta_on(path, arena, in, {{1, 0, 30}}, state);
-    std::vector<float> chunked;
-    for (const Piece& piece : {Piece{1, 0, 7}, {1, 7, 1}, {1, 8, 20}, {1, 28, 2}}) {
-      const std::vector<float> rows = delta_on(path, arena, in, {piece}, state);
-      chunked.insert(chunked.end(), rows.begin(), rows.end());
-    }
-    EXPECT_EQ(chunked, whole);
+    for (const std::vector<Piece>& step : std::vector<std::vector<Piece>>{
+             {{3, 0, 1}, {1, 0, 1}, {4, 0, 32}, {0, 0, 97}, {2, 0, 5}},
+             {{0, 97, 1}, {1, 1, 65}, {3, 1, 64}, {4, 32, 3}, {2, 5, 100}},
+             {{0, 98, 42}, {1, 66, 74}, {2, 105, 35}, {3, 65, 75}, {4, 35, 105}},
+         })
+      expect_close("delta_rule", delta_on(path, arena, in, step, state), rows_of(in.want, step, in.shape.values()),
+                   in.shape.values(), 2e-5, DType::bf16);
+    std::vector<double> states;
+    for (const std::vector<double>& one : in.state) states.insert(states.end(), one.begin(), one.end());
+    expect_close("its states", arena.read(state), states, in.shape.value_width, 2e-5);
   });
+}
+
+TEST(DeltaRule, ChunksDoNotChangeBits) {
+  for (const DeltaShape& shape : {DeltaShape{.tokens = 90}, DeltaShape{90, 1, 2, 128, 64, DType::bf16}}) {
+    const DeltaInputs in = make_delta(shape, 2);
+    for_each_path([&](Path& path) {
+      if (!path.deterministic) return;
+      Arena arena(path.backend->device());
+      const Tensor state = delta_states(arena, in);
+      const std::vector<float> whole = delta_on(path, arena, in, {{1, 0, 90}}, state);
+      std::vector<float> chunked;
+      for (const Piece& piece : {Piece{1, 0, 7}, {1, 7, 1}, {1, 8, 50}, {1, 58, 32}}) {
+        const std::vector<float> rows = delta_on(path, arena, in, {piece}, state);
+        chunked.insert(chunked.end(), rows.begin(), rows.end());
+      }
+      EXPECT_EQ(chunked, whole);
+    });
+  }
 }
 
 }  // namespace
