@@ -87,7 +87,7 @@ TEST(GroupedLinear, ChoicesInTiles) {
 
 // Each expert a stack of two parts of its own kind; many rows of one expert, and experts that nobody chose.
 TEST(GroupedLinear, ExpertsOfTwoParts) {
-  constexpr std::int64_t kTokens = 150, kIn = 64, kParts[] = {32, 48}, kOut = 80;
+  constexpr std::int64_t kTokens = 150, kIn = 64, kParts[] = {32, 48}, kAll = 80;
   Random random(13);
   const std::vector<float> x = rounded(random.normals(kTokens * kIn), DType::bf16);
   for (const WeightKind& kind : {kWeightKinds[2], kWeightKinds[5], kMxfp4}) {
@@ -109,14 +109,14 @@ TEST(GroupedLinear, ExpertsOfTwoParts) {
       Arena arena(path.backend->device());
       std::vector<Weight> uploaded;
       for (const auto& parts : experts) uploaded.push_back(upload(arena, parts));
-      const Tensor result = arena.blank({kTokens, kOut}, compute);
+      const Tensor result = arena.blank({kTokens, kAll}, compute);
       path.backend->ops().grouped_linear({.x = arena.floats(x, {kTokens, kIn}, compute),
                                           .experts = uploaded,
                                           .bias = {},
                                           .ids = arena.ints(ids, {kTokens, 1}),
                                           .weights = {},
                                           .out = result});
-      expect_close(kind.name, arena.read(result), want, kOut, path.processor ? 5e-6 : 1e-2, compute);
+      expect_close(kind.name, arena.read(result), want, kAll, path.processor ? 5e-6 : 1e-2, compute);
     });
   }
 }
