@@ -48,8 +48,7 @@ Result<GroupedLinear> GroupedLinear::create(Device& device, std::span<std::byte>
   return GroupedLinear(device, std::move(table), scratch, deterministic);
 }
 
-// Where in the table the experts are.
-std::size_t GroupedLinear::list_of(std::span<const Weight> experts) {
+const GroupedLinear::List& GroupedLinear::list_of(std::span<const Weight> experts) {
   std::vector<Expert> wanted;
   wanted.reserve(experts.size());
   for (const Weight& expert : experts) {
@@ -61,7 +60,7 @@ std::size_t GroupedLinear::list_of(std::span<const Weight> experts) {
                         part.block_cols, part.values.size(0), expert.in});
   }
   List& list = lists_[experts.data()];
-  if (list.experts == wanted) return list.first;
+  if (list.experts == wanted) return list;
   if (list.experts.size() != wanted.size()) {
     octavo::check(used_ + wanted.size() <= kMaxExperts, "more experts than the lists have room for");
     list.first = std::exchange(used_, used_ + wanted.size());
@@ -71,7 +70,8 @@ std::size_t GroupedLinear::list_of(std::span<const Weight> experts) {
     for (const WeightPart& part : expert.parts) views.push_back(expert_view_of(part));
   device_->upload(table_.data() + list.first * sizeof(PartView), std::as_bytes(std::span(views)));
   list.experts = std::move(wanted);
-  return list.first;
+  list.tiles = fit_grouped_tiles(experts);
+  return list;
 }
 
 void GroupedLinear::run(cudaStream_t stream, const GroupedLinearArgs& args) {
@@ -84,7 +84,8 @@ void GroupedLinear::run(cudaStream_t stream, const GroupedLinearArgs& args) {
                     args.out.dtype() == args.x.dtype() && blocks_for(args.out.size(1), kGroupedWarps) <= 65535,
                 "shapes of grouped_linear");
   if (tokens == 0) return;
-  const Grouping grouping{reinterpret_cast<const PartView*>(table_.data()) + list_of(args.experts),
+  const List& list = list_of(args.experts);
+  const Grouping grouping{reinterpret_cast<const PartView*>(table_.data()) + list.first,
                           ints(args.ids),
                           floats(args.weights),
                           floats(args.bias),
@@ -92,7 +93,7 @@ void GroupedLinear::run(cudaStream_t stream, const GroupedLinearArgs& args) {
                           static_cast<int>(k),
                           static_cast<int>(args.experts.front().parts.size()),
                           args.x.size(0) == tokens * k};
-  if (takes_grouped_tiles(args)) return grouped_tiles(stream, args, grouping, scratch_, deterministic_);
+  if (list.tiles && takes_grouped_tiles(args)) return grouped_tiles(stream, args, grouping, scratch_, deterministic_);
   const dim3 grid(static_cast<unsigned>(args.out.size(0)), blocks_for(grouping.out, kGroupedWarps));
   visit_float(args.x.dtype(), [&](auto type) {
     using T = decltype(type);

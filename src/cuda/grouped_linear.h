@@ -39,11 +39,12 @@ class GroupedLinear {
   struct List {
     std::vector<Expert> experts;  // each part of each
     std::size_t first = 0;        // in table_
+    bool tiles = false;           // whether grouped_tiles() serves them
   };
 
   GroupedLinear(Device& device, Buffer table, std::span<std::byte> scratch, bool deterministic)
       : device_(&device), table_(std::move(table)), scratch_(scratch), deterministic_(deterministic) {}
-  std::size_t list_of(std::span<const Weight> experts);
+  const List& list_of(std::span<const Weight> experts);
 
   Device* device_;
   Buffer table_;  // PartView [kMaxExperts]

@@ -137,13 +137,11 @@ void run_pass(cudaStream_t stream, const GroupedLinearArgs& args, Grouping group
 
 }  // namespace
 
-bool takes_grouped_tiles(const GroupedLinearArgs& args) {
-  const Weight& expert = args.experts.front();
-  if (args.x.dtype() != DType::bf16 || !by_pack(args.x, 8) || !by_pack(args.out, 4) || expert.in % 64 != 0 ||
-      args.experts.size() > kMostExperts)
-    return false;
+bool fit_grouped_tiles(std::span<const Weight> experts) {
+  const Weight& expert = experts.front();
+  if (expert.in % 64 != 0 || experts.size() > kMostExperts) return false;
   const DType dtype = expert.parts.front().values.dtype();
-  return std::all_of(args.experts.begin(), args.experts.end(), [&](const Weight& each) {
+  return std::all_of(experts.begin(), experts.end(), [&](const Weight& each) {
     return std::all_of(each.parts.begin(), each.parts.end(), [&](const WeightPart& part) {
       const auto address = reinterpret_cast<std::uintptr_t>(part.values.raw()) |
                            static_cast<std::uintptr_t>(dtype_bytes(dtype, part.values.stride(0)));
@@ -153,6 +151,10 @@ bool takes_grouped_tiles(const GroupedLinearArgs& args) {
              (dtype != DType::e2m1 || part.block_cols == WeightPiece<DType::e2m1>::kBlock);
     });
   });
+}
+
+bool takes_grouped_tiles(const GroupedLinearArgs& args) {
+  return args.x.dtype() == DType::bf16 && by_pack(args.x, 8) && by_pack(args.out, 4);
 }
 
 void grouped_tiles(cudaStream_t stream, const GroupedLinearArgs& args, const Grouping& grouping,

@@ -13,8 +13,9 @@ namespace octavo::cuda {
 
 struct Grouping;
 
-// Whether the shapes and the experts' form are served: bf16 rows of a multiple of 64 numbers, parts of a multiple
-// of 16.
+// Whether the experts' form is served: one dtype, aligned rows of a multiple of 64 numbers, parts of a multiple of 16.
+bool fit_grouped_tiles(std::span<const Weight> experts);
+// Whether the rows are, for such experts: aligned bf16.
 bool takes_grouped_tiles(const GroupedLinearArgs& args);
 // `scratch` is used while the launches run, whose count and shapes depend on the arguments' shapes alone. `alike`:
 // every row is computed in one way, however many there are.
