@@ -21,10 +21,8 @@ INSTANTIATE_TEST_SUITE_P(Gpu, RealEngine,
 // Three continuations of one request, so that a step of four holds padding, and every run plans the same steps.
 std::vector<Heard> continuations(const BackendFactory& factory, const std::string& model, const std::string& kv_cache) {
   const Golden golden = load(*find(model));
-  EngineConfig config = engine_config(golden.folder);
-  config.compute.reset();
+  EngineConfig config = gpu::engine_config(golden.folder);
   config.kv_cache = *parse_kv_cache_dtype(kv_cache);
-  config.fill_memory = false;  // other processes test beside this one
   const auto engine = Engine::create(config, factory);
   EXPECT_TRUE(engine) << (engine ? "" : engine.error().message());
   Request request;
@@ -65,10 +63,8 @@ TEST(Replay, ReadsLatents) { expect_replays("kimi-int4", {"auto", "fp8", "int8"}
 // Who begins as another did copies the record that was left behind.
 TEST(GpuStates, ASnapshotGivesTheAnswerOfThePromptItself) {
   const Golden golden = load(*find("qwen35-two"));
-  EngineConfig config = engine_config(golden.folder);
-  config.compute.reset();
+  EngineConfig config = gpu::engine_config(golden.folder);
   config.max_model_len = 512;
-  config.fill_memory = false;
   const auto engine = Engine::create(config, gpu::factory(true));
   ASSERT_TRUE(engine) << engine.error().message();
   Request request;

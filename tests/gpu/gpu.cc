@@ -69,4 +69,11 @@ BackendFactory unrecorded_factory() {
   };
 }
 
+EngineConfig engine_config(const std::string& folder) {
+  EngineConfig config = golden::engine_config(folder);
+  config.compute.reset();
+  config.fill_memory = false;
+  return config;
+}
+
 }  // namespace octavo::gpu

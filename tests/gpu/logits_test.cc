@@ -29,10 +29,8 @@ class GpuLogits : public testing::TestWithParam<const char*> {
       bound_ = 1.3 * relative_l2(rounded->floats.at("logits_w8a8"), rounded->floats.at("logits"));
   }
   EngineConfig config(const char* kv_cache) const {
-    EngineConfig config = engine_config(golden_->folder);
-    config.compute.reset();
+    EngineConfig config = gpu::engine_config(golden_->folder);
     config.kv_cache = *parse_kv_cache_dtype(kv_cache);
-    config.fill_memory = false;  // other processes test beside this one
     return config;
   }
   bool has_latents() const { return golden_->meta.at("family") == "deepseek_v3"; }
