@@ -247,8 +247,8 @@ void add_eval_rows(std::vector<FlagRow>& rows) {
                   any([](Options& o, const std::string& v) { o.ids_file = v; })});
   rows.push_back({"--output", "FILE", "safetensors file to write: logits, float32 [ids, vocabulary]", "required",
                   logits, any([](Options& o, const std::string& v) { o.output = v; })});
-  rows.push_back({"--decode-from", "N", "prefill the first N ids and feed each later one as a decode step",
-                  "all are prefilled", logits,
+  rows.push_back({"--decode-from", "N", "prefill the first N tokens and feed each later one as a decode step",
+                  "all are prefilled", logits | kEvalText,
                   count(1, INT32_MAX, false, [](Options& o, std::int64_t v) { o.decode_from = static_cast<int>(v); })});
 }
 

@@ -78,11 +78,11 @@ Status dispatch(Options options) {
       return eval_logits({options.engine, options.ids_file, options.output, options.decode_from},
                          backend_factory(options));
     case Command::eval_nll:
-      return eval_nll({options.engine, options.text_file, options.context, options.output_json},
+      return eval_nll({options.engine, options.text_file, options.context, options.output_json, options.decode_from},
                       backend_factory(options));
     case Command::eval_kld:
       return eval_kld({options.engine, options.kv_cache_name, options.reference_kv_cache, options.reference_name,
-                       options.text_file, options.context, options.output_json},
+                       options.text_file, options.context, options.output_json, options.decode_from},
                       backend_factory(options));
     case Command::bench_latency:
     case Command::bench_sweep:

@@ -18,15 +18,16 @@ namespace {
 // Both engines walk a window in the same blocks of rows, one after the other.
 class Comparison {
  public:
-  Comparison(Engine& reference, Engine& other) : reference_(reference), other_(other), pool_(available_cpus()) {}
+  Comparison(Engine& reference, Engine& other, const TextWindows& text)
+      : reference_(reference), other_(other), text_(text), pool_(available_cpus()) {}
 
   Status add(const std::vector<std::int32_t>& ids) {
     const int size = static_cast<int>(ids.size());
     for (int first = 0; first < size; first += rows_per_block(other_)) {
       const int end = std::min(first + rows_per_block(other_), size);
       const std::vector<std::int32_t> begun(ids.begin(), ids.begin() + end);
-      OCTAVO_TRY(const auto expected, reference_.logits(begun, std::nullopt, first));
-      OCTAVO_TRY(const auto got, other_.logits(begun, std::nullopt, first));
+      OCTAVO_TRY(const auto expected, reference_.logits(begun, text_.decode_from_in(end), first));
+      OCTAVO_TRY(const auto got, other_.logits(begun, text_.decode_from_in(end), first));
       OCTAVO_TRY(add_rows(expected, got, first, end - first));
     }
     return {};
@@ -52,6 +53,7 @@ class Comparison {
 
   Engine& reference_;
   Engine& other_;
+  const TextWindows& text_;
   ThreadPool pool_;
   PositionBuckets buckets_;
 };
@@ -97,7 +99,7 @@ Status eval_kld(const EvalKldOptions& options, const BackendFactory& make_backen
   EngineConfig config = options.engine;
   OCTAVO_TRY(const TextTokens tokens, read_text_tokens(options.text_file, config.model_path));
   OCTAVO_TRY(const auto model, load_model(config, make_backend));
-  OCTAVO_TRY(const TextWindows text, cut_windows(tokens, model->spec(), options.context));
+  OCTAVO_TRY(const TextWindows text, cut_windows(tokens, model->spec(), options.context, options.decode_from));
   if (!config.max_model_len) config.max_model_len = text.context;
   config.fill_memory = false;  // two caches share it
   OCTAVO_TRY(const auto other, Engine::create(config, model));
@@ -105,7 +107,7 @@ Status eval_kld(const EvalKldOptions& options, const BackendFactory& make_backen
   config.skip_layers.clear();
   OCTAVO_TRY(const auto reference, Engine::create(config, model));
 
-  Comparison comparison(*reference, *other);
+  Comparison comparison(*reference, *other, text);
   for (const auto& window : text.windows) OCTAVO_TRY(comparison.add(window));
   const auto summaries = comparison.summaries();
   if (!options.output_json.empty())

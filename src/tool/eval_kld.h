@@ -17,6 +17,7 @@ struct EvalKldOptions {
   std::string text_file;
   std::optional<int> context;
   std::string output_json;
+  std::optional<int> decode_from = {};  // later tokens of a window are fed one by one
 };
 Status eval_kld(const EvalKldOptions& options, const BackendFactory& make_backend);
 

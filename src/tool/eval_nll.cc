@@ -16,12 +16,13 @@ namespace octavo {
 namespace {
 
 // Adds the likelihoods of a window's tokens, a block of rows at a time.
-Status add_window(Engine& engine, const std::vector<std::int32_t>& ids, ThreadPool& pool, std::vector<double>& all) {
+Status add_window(Engine& engine, const TextWindows& text, const std::vector<std::int32_t>& ids, ThreadPool& pool,
+                  std::vector<double>& all) {
   const auto vocab = static_cast<std::size_t>(engine.spec().vocab);
   const int last = static_cast<int>(ids.size()) - 1;  // nothing follows it
   for (int first = 0; first < last; first += rows_per_block(engine)) {
     const int end = std::min(first + rows_per_block(engine), last);
-    OCTAVO_TRY(const auto logits, engine.logits({ids.begin(), ids.begin() + end}, std::nullopt, first));
+    OCTAVO_TRY(const auto logits, engine.logits({ids.begin(), ids.begin() + end}, text.decode_from_in(end), first));
     std::vector<double> rows(static_cast<std::size_t>(end - first));
     pool.run(std::ssize(rows), [&](std::int64_t i) {
       const auto row = static_cast<std::size_t>(i);
@@ -44,12 +45,12 @@ Status eval_nll(const EvalNllOptions& options, const BackendFactory& make_backen
   EngineConfig config = options.engine;
   OCTAVO_TRY(const TextTokens tokens, read_text_tokens(options.text_file, config.model_path));
   OCTAVO_TRY(const auto model, load_model(config, make_backend));
-  OCTAVO_TRY(const TextWindows text, cut_windows(tokens, model->spec(), options.context));
+  OCTAVO_TRY(const TextWindows text, cut_windows(tokens, model->spec(), options.context, options.decode_from));
   if (!config.max_model_len) config.max_model_len = text.context;
   OCTAVO_TRY(const auto engine, Engine::create(config, model));
   ThreadPool pool(available_cpus());
   std::vector<double> all;
-  for (const auto& window : text.windows) OCTAVO_TRY(add_window(*engine, window, pool, all));
+  for (const auto& window : text.windows) OCTAVO_TRY(add_window(*engine, text, window, pool, all));
 
   double sum = 0;
   for (const double nll : all) sum += nll;

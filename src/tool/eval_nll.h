@@ -12,8 +12,9 @@ namespace octavo {
 struct EvalNllOptions {
   EngineConfig engine;
   std::string text_file;
-  std::optional<int> context;  // tokens of a window; absent: the model's, at most 2,048
-  std::string output_json;     // or empty
+  std::optional<int> context;           // tokens of a window; absent: the model's, at most 2,048
+  std::string output_json;              // or empty
+  std::optional<int> decode_from = {};  // later tokens of a window are fed one by one
 };
 Status eval_nll(const EvalNllOptions& options, const BackendFactory& make_backend);
 

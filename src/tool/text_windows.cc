@@ -29,7 +29,12 @@ Result<TextTokens> read_text_tokens(const std::string& file, const std::string& 
   return tokens;
 }
 
-Result<TextWindows> cut_windows(const TextTokens& text, const ModelSpec& spec, std::optional<int> context) {
+std::optional<int> TextWindows::decode_from_in(int end) const {
+  return decode_from ? std::optional(std::min(*decode_from, end)) : std::nullopt;
+}
+
+Result<TextWindows> cut_windows(const TextTokens& text, const ModelSpec& spec, std::optional<int> context,
+                                std::optional<int> decode_from) {
   for (const std::int32_t id : text.ids)
     if (id >= spec.vocab)
       return Error(text.file + " holds token " + std::to_string(id) + ", but the model's vocabulary ends at " +
@@ -45,6 +50,10 @@ Result<TextWindows> cut_windows(const TextTokens& text, const ModelSpec& spec, s
   if (result.context < result.num_prefix + 2)
     return Error("--context " + std::to_string(result.context) + " is too short: at least " +
                  std::to_string(result.num_prefix + 2) + " tokens");
+  if (decode_from && *decode_from > result.context)
+    return Error("--decode-from " + std::to_string(*decode_from) + " is more than the " +
+                 std::to_string(result.context) + " tokens of a window");
+  result.decode_from = decode_from;
   const std::int64_t step = result.context - result.num_prefix;
   for (std::int64_t begin = 0; begin < result.num_tokens; begin += step) {
     std::vector<std::int32_t> window = text.prefix;

@@ -19,6 +19,10 @@ struct TextWindows {
   int num_prefix = 0;                              // tokens in front of each window that are not of the text
   std::int64_t num_tokens = 0;                     // of the text
   std::vector<std::vector<std::int32_t>> windows;  // each of two tokens or more
+  std::optional<int> decode_from;                  // of every window: later tokens are fed one by one
+
+  // The same for a window's first `end` tokens, as Engine::logits() wants it.
+  std::optional<int> decode_from_in(int end) const;
 };
 
 constexpr int kLongestDefaultWindow = 2048;
@@ -31,8 +35,9 @@ struct TextTokens {
 };
 Result<TextTokens> read_text_tokens(const std::string& file, const std::string& model_path);
 
-// context: as the flag says; absent: the model's positions, at most kLongestDefaultWindow.
-Result<TextWindows> cut_windows(const TextTokens& text, const ModelSpec& spec, std::optional<int> context);
+// context and decode_from: as the flags say; no context: the model's positions, at most kLongestDefaultWindow.
+Result<TextWindows> cut_windows(const TextTokens& text, const ModelSpec& spec, std::optional<int> context,
+                                std::optional<int> decode_from = std::nullopt);
 
 // The pages of the prefix cache are whole, so blocks of rows end where pages do.
 int rows_per_block(const Engine& engine);

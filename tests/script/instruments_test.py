@@ -66,6 +66,18 @@ class NllTest(InstrumentTest):
                 self.assertIn(f"{report['mean_nll']:.6f}", text)
                 self.assertEqual(len(text.splitlines()), 1)
 
+    def test_tokens_may_be_fed_one_by_one(self):
+        flags = ("--kv-cache-dtype", "fp8", "--decode-from", 100)
+        ids = self.token_ids()[:301]
+        self.text.write_text(octavo("tokenize", self.model, "--decode", stdin=json.dumps(ids).encode()).text)
+        terms = [-log_softmax(row)[token] for row, token in zip(self.logits(ids, *flags), ids[1:])]
+        report, _ = self.run_json("eval", "nll", self.model, "--text", self.text, *flags)
+        self.assertAlmostEqual(report["mean_nll"], math.fsum(terms) / 300, delta=1e-9)
+        in_chunks, _ = self.run_json("eval", "nll", self.model, "--text", self.text, "--kv-cache-dtype", "fp8")
+        self.assertNotEqual(report["mean_nll"], in_chunks["mean_nll"])
+        too_far = octavo("eval", "nll", self.model, "--text", self.text, "--context", 64, "--decode-from", 65)
+        self.assert_refuses(too_far, "--decode-from 65", "64")
+
     def test_a_page_larger_than_a_block_changes_nothing(self):
         # Without --deterministic other chunks round otherwise.
         nll = ("eval", "nll", self.model, "--text", self.text, "--deterministic", "--block-size")
