@@ -142,7 +142,7 @@ class QueryRow {
           rest = to_int8((x - whole_x) * Shape::kQueryRest, (y - whole_y) * Shape::kQueryRest);
         } else {
           codes = to_e4m3(x, y, 0.0f, 0.0f);
-          rest = rest_to_e4m3(codes, x, y, 0.0f, 0.0f);
+          rest = rest_to_e4m3<kRestTimes>(codes, x, y, 0.0f, 0.0f);
         }
         *reinterpret_cast<std::uint16_t*>(place(row, lane * kEach + 2 * i)) = static_cast<std::uint16_t>(codes);
         *reinterpret_cast<std::uint16_t*>(place(row + kDecodeHeads, lane * kEach + 2 * i)) =

@@ -180,7 +180,7 @@ class DecodeSums {
       };
       const std::uint32_t codes = to_e4m3(p[0], p[2], p[1], p[3]);
       store(codes, head);
-      store(rest_to_e4m3(codes, p[0], p[2], p[1], p[3]), head + kDecodeHeads);
+      store(rest_to_e4m3<kRestTimes>(codes, p[0], p[2], p[1], p[3]), head + kDecodeHeads);
     } else {
       const std::uint32_t first = to_bf16(p[0], p[2]), second = to_bf16(p[1], p[3]);
       const std::uint32_t other = __shfl_xor_sync(~0u, odd ? first : second, 4);
@@ -218,7 +218,7 @@ class DecodeSums {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         float product = products[part][i];
-        if constexpr (Shape::kEightBit) product = fmaf(products[part][4 + i], kRestUnit, product);
+        if constexpr (Shape::kEightBit) product = fmaf(products[part][4 + i], 1.0f / kRestTimes, product);
         sums[part][i] = fmaf(sums[part][i], change[i % 2], product);
       }
     }

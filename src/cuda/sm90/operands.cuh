@@ -41,11 +41,12 @@ __device__ __forceinline__ float4 from_e4m3(std::uint32_t codes) {
   const float2 cd = __half22float2(reinterpret_cast<__half2&>(second));
   return make_float4(ab.x, ab.y, cd.x, cd.y);
 }
-// What to_e4m3() left of them, times 16: number = code + rest / 16 to 8 significant bits.
-constexpr float kRestUnit = 1.0f / 16;
+// What to_e4m3() left of them, times kTimes: number = code + rest / kTimes to 8 significant bits.
+constexpr int kRestTimes = 16;  // of decodes, whose products of both are sums of their own
+template <int kTimes>
 __device__ __forceinline__ std::uint32_t rest_to_e4m3(std::uint32_t codes, float a, float b, float c, float d) {
   const float4 coded = from_e4m3(codes);
-  return to_e4m3((a - coded.x) * 16, (b - coded.y) * 16, (c - coded.z) * 16, (d - coded.w) * 16);
+  return to_e4m3((a - coded.x) * kTimes, (b - coded.y) * kTimes, (c - coded.z) * kTimes, (d - coded.w) * kTimes);
 }
 __device__ __forceinline__ std::uint32_t to_bf16(float low, float high) {
   std::uint32_t two;

@@ -2,15 +2,29 @@
 // pages that any of them sees, with one softmax in registers. Blocks stay and draw the next tile of rows when one is
 // done; its loader then runs ahead of the products.
 //
-// Queries are rounded to K's kind of 8 bits, with a scale a row. In bfloat16 the softmax of a tile runs
-// under the product P V of the tile before; in 8 bits that takes more registers than there are, and warpgroups run
-// under each other. Caps on scores are not served.
+// Queries are rounded to K's kind of 8 bits, with a scale a row; heads of 64 over e4m3 keep what that left, too. In
+// bfloat16 the softmax of a tile runs under the product P V of the tile before; in 8 bits that takes more registers
+// than there are, and warpgroups run under each other. Caps on scores are not served.
 #pragma once
 
 #include "cuda/sm90/prefill_loader.cuh"
 #include "cuda/sm90/prefill_sums.cuh"
 
 namespace octavo::cuda::sm90 {
+
+__device__ __forceinline__ float4 scaled(std::uint32_t low, std::uint32_t high, float factor) {
+  return make_float4(low_bf16(low) * factor, high_bf16(low) * factor, low_bf16(high) * factor,
+                     high_bf16(high) * factor);
+}
+template <class Shape>
+__device__ __forceinline__ std::uint32_t codes_of(const float4& x) {
+  if constexpr (Shape::kIntegerKeys) return to_int8(x.x, x.y) | to_int8(x.z, x.w) << 16;
+  return to_e4m3(x.x, x.y, x.z, x.w);
+}
+// A row's largest number is 128 or more, so rests that count are far above the smallest code.
+__device__ __forceinline__ std::uint32_t rest_of(std::uint32_t codes, const float4& x) {
+  return rest_to_e4m3<1>(codes, x.x, x.y, x.z, x.w);
+}
 
 // Rows of queries into a warpgroup's tile, and what is to be known of them. Rows beyond the sequence's read as zeros
 // and stand where its last row does.
@@ -43,15 +57,13 @@ __device__ void load_queries(const AttentionParams& p, const PrefillTask& task, 
       for (int other = 1; other < kLanes; other *= 2) most = max(most, __shfl_xor_sync(~0u, most, other));
       const QueryScale to = Shape::kIntegerKeys ? integer_scale(most) : query_scale(most);
       scale *= to.inverse;
-      const auto four = [&](std::uint32_t low, std::uint32_t high) {
-        if constexpr (Shape::kIntegerKeys)
-          return to_int8(low_bf16(low) * to.factor, high_bf16(low) * to.factor) |
-                 to_int8(low_bf16(high) * to.factor, high_bf16(high) * to.factor) << 16;
-        return to_e4m3(low_bf16(low) * to.factor, high_bf16(low) * to.factor, low_bf16(high) * to.factor,
-                       high_bf16(high) * to.factor);
-      };
-      *reinterpret_cast<uint2*>(tile + token_offset(row, lane % kLanes * 8, Shape::kRowBytes)) =
-          make_uint2(four(x.x, x.y), four(x.z, x.w));
+      const float4 first = scaled(x.x, x.y, to.factor), second = scaled(x.z, x.w, to.factor);
+      const uint2 codes = make_uint2(codes_of<Shape>(first), codes_of<Shape>(second));
+      std::byte* const at = tile + token_offset(row, lane % kLanes * 8, Shape::kRowBytes);
+      *reinterpret_cast<uint2*>(at) = codes;
+      if constexpr (Shape::kQueryParts == 2)
+        *reinterpret_cast<uint2*>(at + Shape::kQueryPartBytes) =
+            make_uint2(rest_of(codes.x, first), rest_of(codes.y, second));
     } else {
       *reinterpret_cast<uint4*>(tile + token_offset(row, lane % kLanes * 16, Shape::kRowBytes)) = x;
     }

@@ -46,16 +46,17 @@ class PrefillSums {
     const std::uint64_t tile = operand(keys, Shape::kChunk);
     begin_products();
 #pragma unroll
-    for (int k = 0; k < Shape::kRowBytes / 32; ++k) {
-      const int chunk = k * 32 / Shape::kChunk, in_chunk = k * 32 % Shape::kChunk;
-      const std::uint64_t a = advanced(queries, chunk * 64 * Shape::kChunk + in_chunk);
+    for (int step = 0; step < Shape::kQueryParts * Shape::kRowBytes / 32; ++step) {
+      const int part = step * 32 / Shape::kRowBytes, at = step * 32 % Shape::kRowBytes;
+      const int chunk = at / Shape::kChunk, in_chunk = at % Shape::kChunk;
+      const std::uint64_t a = advanced(queries, part * Shape::kQueryPartBytes + chunk * 64 * Shape::kChunk + in_chunk);
       const std::uint64_t b = advanced(tile, chunk * Shape::kTokens * Shape::kChunk + in_chunk);
       if constexpr (Shape::kIntegerKeys) {
-        multiply_int8(products_, a, b, k > 0);
+        multiply_int8(products_, a, b, step > 0);
       } else if constexpr (Shape::kEightBit) {
-        multiply_e4m3(scores_, a, b, k > 0);
+        multiply_e4m3(scores_, a, b, step > 0);
       } else {
-        multiply_bf16(scores_, a, b, k > 0);
+        multiply_bf16(scores_, a, b, step > 0);
       }
     }
     end_group();
