@@ -22,6 +22,8 @@ POSITIONS = 16384  # the default model was made for 8,192
 SEQUENCES, SEQUENCE_DEPTH, SEQUENCE_TOKENS = 8, 1024, 64
 CLIENTS, CLIENT_TOKENS, CLIENT_POSITIONS = 32, 64, 1024
 CACHE_BYTES = 512 << 20  # of octavo's server; what the clients need is less
+# Beside a busy process the peer makes half a token a second, octavo some hundred.
+BESIDE_TOKENS, PEER_BESIDE_TOKENS = 256, 16
 STEP_SECONDS = 3600
 
 
@@ -180,12 +182,12 @@ class Rounds:
 
     def octavo_beside(self):
         with busy_process():
-            rates = self.programs.octavo_latency(["fp8"], [1], self.tokens)
+            rates = self.programs.octavo_latency(["fp8"], [1], BESIDE_TOKENS)
         self.note("octavo", "fp8", "beside", rates["fp8"][1][1])
 
     def peer_beside(self, cache):
         with busy_process():
-            self.note("peer", cache, "beside", self.programs.peer_decode(cache, self.tokens))
+            self.note("peer", cache, "beside", self.programs.peer_decode(cache, PEER_BESIDE_TOKENS))
 
     def server(self, who, cache, command):
         for what, value in self.programs.server(command).items():
