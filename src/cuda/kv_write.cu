@@ -7,8 +7,21 @@ namespace octavo::cuda {
 
 namespace {
 
-constexpr int kMostHeads = 8;  // of a block
-constexpr int kBlocks = 1024;  // of queries, that keep every multiprocessor at work
+constexpr int kFewWrites = 64;  // tokens of which each warp takes one row: what counts is how soon the last is done
+
+// Heads of q or k that a block takes, as long as so many blocks of queries keep every multiprocessor at work.
+struct BlockRule {
+  int least_heads, most_heads, blocks;
+};
+constexpr BlockRule kRowBlocks{1, 8, 1024}, kPairBlocks{8, 32, 512};
+constexpr int kLeastPairBlocks = 256;  // fewer leave multiprocessors idle, however much quicker a row is
+
+// Whether halves of whole heads are turned by each other, as they were stored.
+bool turns_pairs(const WriteParams& p) {
+  return p.inv_freq != nullptr && !p.interleaved && 2 * p.pairs == p.width && image_width(p.width) == p.width &&
+         p.width <= 256 && (p.rotation_block == 1 || p.rotation_block == p.width) && !p.q.normed && !p.k.normed &&
+         (p.query_token_stride | p.query_head_stride) % 8 == 0;
+}
 
 WriteRows write_rows_of(const Tensor& x, const NormRule* norm) {
   octavo::check(x.dtype() == DType::bf16 && x.stride(2) == 1, "the cache's writer reads bfloat16 rows");
@@ -84,7 +97,7 @@ KernelEntry entry() {
   written.row.phase = KernelPhase::kv_write;
   written.row.head_dim = 32 * kWide;
   written.row.threads = kWriteThreads;
-  written.function = reinterpret_cast<const void*>(kv_write_kernel<kWide>);
+  written.function = reinterpret_cast<const void*>(kv_write_kernel<kWide, false>);
   return written;
 }
 
@@ -104,19 +117,24 @@ void kv_write(cudaStream_t stream, const KvWriteArgs& args) {
   put_query(args, p);
   if (!args.k.empty()) put_cache(args, p);
   if (p.tokens == 0) return;
-  const int token_blocks = (p.tokens + kWriteRows - 1) / kWriteRows;
-  while (p.block_heads < kMostHeads && token_blocks * p.q_heads / (2 * p.block_heads) >= kBlocks) p.block_heads *= 2;
+  if (p.tokens <= kFewWrites) p.block_rows = kWriteWarps;
+  const int token_blocks = (p.tokens + p.block_rows - 1) / p.block_rows, rows = token_blocks * p.q_heads;
+  const bool pairs = rows >= kLeastPairBlocks * kPairBlocks.least_heads && turns_pairs(p);
+  const BlockRule rule = pairs ? kPairBlocks : kRowBlocks;
+  p.block_heads = rule.least_heads;
+  while (p.block_heads < rule.most_heads && rows / (2 * p.block_heads) >= rule.blocks) p.block_heads *= 2;
   const auto blocks_of = [&](int heads) { return (heads + p.block_heads - 1) / p.block_heads; };
   const dim3 grid(token_blocks, blocks_of(p.q_heads) + blocks_of(p.kv_heads) + p.kv_heads);
+  const auto launch = [&](auto kernel) { launch_early(stream, grid, kWriteThreads, 0, kernel, p); };
   switch (image_width(p.width)) {
     case 64:
-      return launch_early(stream, grid, kWriteThreads, 0, kv_write_kernel<2>, p);
+      return launch(pairs ? kv_write_kernel<2, true> : kv_write_kernel<2, false>);
     case 128:
-      return launch_early(stream, grid, kWriteThreads, 0, kv_write_kernel<4>, p);
+      return launch(pairs ? kv_write_kernel<4, true> : kv_write_kernel<4, false>);
     case 256:
-      return launch_early(stream, grid, kWriteThreads, 0, kv_write_kernel<8>, p);
+      return launch(pairs ? kv_write_kernel<8, true> : kv_write_kernel<8, false>);
     default:
-      return launch_early(stream, grid, kWriteThreads, 0, kv_write_kernel<16>, p);
+      return launch(kv_write_kernel<16, false>);
   }
 }
 

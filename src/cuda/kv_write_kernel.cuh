@@ -1,6 +1,7 @@
-// The device side of kv_write. A block takes 16 token rows of some heads of q or k, or of one of v; a warp prepares a
-// row at a time in registers (kWide numbers a lane, neighbours), in the order norm, rope, rotation, then codes. The
-// angles of a token serve all heads of its block, whose rows are asked for some at once.
+// The device side of kv_write. A block takes 16 token rows, or 8 of few tokens, of some heads of q or k, or of one of
+// v; a warp prepares a row at a time in registers (kWide numbers a lane, neighbours), in the order norm, rope,
+// rotation, then codes. The angles of a token serve all heads of its block, whose rows are asked for some at once. Many
+// rows of q and k go several to a warp where their rope allows it (kv_write_pairs.cuh).
 //
 // V in 8 bits is collected in shared memory and leaves in pieces of 16 tokens where the rows fill such a piece.
 #pragma once
@@ -8,6 +9,7 @@
 #include <cuda_fp8.h>
 
 #include "cuda/early_start.cuh"
+#include "cuda/kv_write_pairs.cuh"
 #include "cuda/kv_write_row.cuh"
 #include "kv/codec.h"
 
@@ -32,7 +34,8 @@ __device__ inline void encode_two(KvElem elem, float a, float b, std::uint8_t* c
 #endif
 }
 
-template <int kWide>
+// A lane's numbers of a row that kLanes of them share.
+template <int kLanes, int kWide>
 __device__ void encode_write_row(KvElem elem, float scale, const float (&x)[kWide], bool counted, std::uint8_t* codes,
                                  std::uint16_t* scale_to, WriteNotice& notice) {
   std::uint32_t saturated = 0;
@@ -40,7 +43,13 @@ __device__ void encode_write_row(KvElem elem, float scale, const float (&x)[kWid
     std::uint32_t most = 0;
 #pragma unroll
     for (int i = 0; i < kWide; ++i) most = max(most, __float_as_uint(x[i]) & 0x7FFFFFFFu);
-    const std::uint16_t bits = int8_scale(__uint_as_float(__reduce_max_sync(~0u, most)));
+    if constexpr (kLanes == 32) {
+      most = __reduce_max_sync(~0u, most);
+    } else {
+#pragma unroll
+      for (int step = 1; step < kLanes; step *= 2) most = max(most, __shfl_xor_sync(~0u, most, step));
+    }
+    const std::uint16_t bits = int8_scale(__uint_as_float(most));
     const float inverse = int8_inverse(bits);
     const float limit = 127.0f * f32_from_bf16(bits);
 #pragma unroll
@@ -48,7 +57,7 @@ __device__ void encode_write_row(KvElem elem, float scale, const float (&x)[kWid
       codes[i] = static_cast<std::uint8_t>(int8_from_f32(x[i], inverse));
       saturated += fabsf(x[i]) > limit && bits != 0;
     }
-    if (threadIdx.x % 32 == 0) *scale_to = bits;
+    if (threadIdx.x % kLanes == 0 && scale_to != nullptr) *scale_to = bits;
   } else {
     const float most = max_value(elem);
     float scaled[kWide];
@@ -190,7 +199,7 @@ __device__ void write_cache_row(const WriteParams& p, WriteShared<kWide>& shared
   const float* scales = key ? p.key_scales : p.value_scales;
   std::uint8_t codes[kWide];
   if (elem_bytes(elem) == 1)
-    encode_write_row<kWide>(
+    encode_write_row<32>(
         elem, scales != nullptr ? scales[head] : 1.0f, x, counted, codes,
         reinterpret_cast<std::uint16_t*>(base + (key ? p.layout.key_scales : p.layout.value_scales)) + place, notice);
   if (key || elem == KvElem::bf16) {
@@ -199,6 +208,39 @@ __device__ void write_cache_row(const WriteParams& p, WriteShared<kWide>& shared
   }
 #pragma unroll
   for (int i = 0; i < kWide; ++i) shared.codes[row][threadIdx.x % 32 * kWide + i] = codes[i];
+}
+
+// A row of K whose halves were turned by each other, with those of other heads.
+template <int kWide>
+__device__ void write_key_pairs(const WriteParams& p, int token, int head, bool there, const float (&x)[kPairNumbers],
+                                WriteNotice& notice) {
+  using Lanes = PairLanes<kWide>;
+  const int slot = p.slots[token];
+  if (slot < 0 || slot / kPageTokens >= p.num_pages) __trap();
+  const bool counted = there && slot >= kPageTokens;
+  if (counted) {
+#pragma unroll
+    for (int i = 0; i < kPairNumbers; ++i) notice.amax = fmaxf(notice.amax, fabsf(x[i]));
+  }
+  const int own = there ? head : 0;
+  std::byte* base = p.pages + slot / kPageTokens * p.page_bytes + std::int64_t{own} * p.layout.head_bytes;
+  const int place = slot % kPageTokens, size = elem_bytes(p.key_elem);
+  const auto at = [&](int half) {
+    return base + row_offset<kWide>(p.layout, place, (half * Lanes::half + Lanes::number()) * size, size);
+  };
+  if (size == 2) {
+    if (!there) return;
+    *reinterpret_cast<uint4*>(at(0)) = bf16_of(x);
+    *reinterpret_cast<uint4*>(at(1)) = bf16_of(x + 8);
+    return;
+  }
+  alignas(8) std::uint8_t codes[kPairNumbers];
+  auto* scale_to = reinterpret_cast<std::uint16_t*>(base + p.layout.key_scales) + place;
+  encode_write_row<Lanes::lanes>(p.key_elem, p.key_scales != nullptr ? p.key_scales[own] : 1.0f, x, counted, codes,
+                                 there ? scale_to : nullptr, notice);
+  if (!there) return;
+  *reinterpret_cast<uint2*>(at(0)) = *reinterpret_cast<const uint2*>(codes);
+  *reinterpret_cast<uint2*>(at(1)) = *reinterpret_cast<const uint2*>(codes + 8);
 }
 
 // Rows of q or k that this warp takes: visit(row, head, x) gets each turned.
@@ -252,8 +294,10 @@ __device__ void count_writes(const WriteParams& p, WriteShared<kWide>& shared, b
   atomicAdd(reinterpret_cast<unsigned long long*>(&p.counters->written), counted * p.kv_heads * 2 * p.layout.width);
 }
 
-template <int kWide>
-__global__ void __launch_bounds__(kWriteThreads, kWide <= 4   ? 4
+// kPairs: rows of q and k go several at once, which WriteParams must allow.
+template <int kWide, bool kPairs>
+__global__ void __launch_bounds__(kWriteThreads, kPairs       ? 3
+                                                 : kWide <= 4 ? 4
                                                  : kWide == 8 ? 2
                                                               : 1)
     kv_write_kernel(const __grid_constant__ WriteParams p) {
@@ -261,15 +305,23 @@ __global__ void __launch_bounds__(kWriteThreads, kWide <= 4   ? 4
   // In this order: the blocks of attention would settle where the projection's have ended, not evenly.
   wait_for_kernels_before();
   let_next_start();
-  const int first = blockIdx.x * kWriteRows;
-  const int rows = min(kWriteRows, p.tokens - first);
+  const int first = blockIdx.x * p.block_rows;
+  const int rows = min(p.block_rows, p.tokens - first);
   const int query_blocks = (p.q_heads + p.block_heads - 1) / p.block_heads;
   const int key_blocks = (p.kv_heads + p.block_heads - 1) / p.block_heads;
   int part = blockIdx.y;
   if (part < query_blocks) {
     const int head = part * p.block_heads;
-    for_turned_rows<kWide>(p, shared, p.q, first, rows, head, min(head + p.block_heads, p.q_heads),
-                           [&](int row, int at, float(&x)[kWide]) { write_query_row<kWide>(p, first + row, at, x); });
+    const int end = min(head + p.block_heads, p.q_heads);
+    if constexpr (kPairs) {
+      for_turned_pairs<kWide>(p, shared, p.q, first, rows, head, end,
+                              [&](int row, int at, bool there, float(&x)[kPairNumbers]) {
+                                write_query_pairs<kWide>(p, first + row, at, there, x);
+                              });
+    } else {
+      for_turned_rows<kWide>(p, shared, p.q, first, rows, head, end,
+                             [&](int row, int at, float(&x)[kWide]) { write_query_row<kWide>(p, first + row, at, x); });
+    }
     return;
   }
   part -= query_blocks;
@@ -279,10 +331,17 @@ __global__ void __launch_bounds__(kWriteThreads, kWide <= 4   ? 4
   __syncthreads();
   WriteNotice notice;
   if (key) {
-    for_turned_rows<kWide>(p, shared, p.k, first, rows, head, min(head + p.block_heads, p.kv_heads),
-                           [&](int row, int at, float(&x)[kWide]) {
-                             write_cache_row<kWide>(p, shared, true, first + row, row, at, x, notice);
-                           });
+    const int end = min(head + p.block_heads, p.kv_heads);
+    if constexpr (kPairs) {
+      for_turned_pairs<kWide>(p, shared, p.k, first, rows, head, end,
+                              [&](int row, int at, bool there, float(&x)[kPairNumbers]) {
+                                write_key_pairs<kWide>(p, first + row, at, there, x, notice);
+                              });
+    } else {
+      for_turned_rows<kWide>(p, shared, p.k, first, rows, head, end, [&](int row, int at, float(&x)[kWide]) {
+        write_cache_row<kWide>(p, shared, true, first + row, row, at, x, notice);
+      });
+    }
   } else {
     constexpr int kEach = kWriteRows / kWriteWarps;
     StoredRow<kWide> stored[kEach];

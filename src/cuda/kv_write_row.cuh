@@ -31,7 +31,8 @@ struct WriteParams {
   std::int32_t tokens = 0;
   std::int32_t q_heads = 0;
   std::int32_t kv_heads = 0;
-  std::int32_t block_heads = 1;  // of q or k, that a block takes; of v one
+  std::int32_t block_rows = kWriteRows;  // of tokens, that a block takes at most
+  std::int32_t block_heads = 1;          // of q or k, that a block takes; of v one
   const float* inv_freq = nullptr;
   std::int32_t pairs = 0;
   float rope_factor = 1.0f;
@@ -57,7 +58,10 @@ struct WriteParams {
 
 template <int kWide>
 struct WriteShared {
-  float rows[kWriteWarps][32 * kWide];
+  union {
+    float rows[kWriteWarps][32 * kWide];
+    alignas(16) float2 angles[kWide <= 8 ? kWriteRows : 1][16 * kWide];  // of pairs, which wider heads do not have
+  };
   alignas(16) std::uint8_t codes[kWriteRows][32 * kWide];
   std::uint32_t written_places[2];
   std::uint32_t saturated;
