@@ -13,6 +13,9 @@ namespace octavo::cuda {
 namespace {
 
 constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // what the library asks for on its largest split sums
+// Of so few tokens, and where the rows alone keep all multiprocessors at work, sums that are split over blocks and added
+// by a second kernel are slower, though the library takes them for faster.
+constexpr std::int64_t kUnsplitTokens = 64, kUnsplitRows = 4096;
 constexpr std::size_t kMaxPlans = 4096;
 constexpr std::int64_t kFixedTokens = 256;      // that a deterministic product's algorithm is picked for
 constexpr std::size_t kScaledVersion = 120900;  // the library's first with scales by row and by block
@@ -122,7 +125,9 @@ std::optional<cublasLtMatmulAlgo_t> MatrixProduct::pick(const Key& key, const Pl
   };
   const auto x_alignment = static_cast<std::uint32_t>(std::get<7>(key));
   const auto out_alignment = static_cast<std::uint32_t>(std::get<8>(key));
-  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kWorkspaceBytes});
+  const bool unsplit = std::get<0>(key) == ProductKind::bf16 && std::get<1>(key) >= kUnsplitRows &&
+                       std::get<2>(key) <= kUnsplitTokens;
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{unsplit ? 0 : kWorkspaceBytes});
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, std::uint32_t{16});
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, x_alignment);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, out_alignment);
