@@ -1,4 +1,5 @@
-// kv_write of the vector paths: a token's heads through norm, rope and rotation, then as codes into their page.
+// kv_write of the vector paths: a token's heads, or its latent and rope key, through norm, rope and rotation, then as
+// codes into their page.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -17,9 +18,9 @@ namespace {
 
 constexpr int kMaxWidth = 1024;
 constexpr std::int64_t kTokensOfPart = 4;
+constexpr std::int64_t kQueryNumbersOfPart = 4096;  // a token of a latent cache has a query that large
 
 bool is_vectored(const KvWriteArgs& args) {
-  if (args.kv.format.segments[0].part != KvPart::key) return false;
   const auto fits = [](const Tensor& x) {
     return x.empty() || (is_activation(x) && x.size(2) % 16 == 0 && x.size(2) <= kMaxWidth);
   };
@@ -48,7 +49,7 @@ class HeadWriter {
     if (q_task_.pairs > 0)
       kernels_.angles(floats(args_.rope.inv_freq), q_task_.pairs, static_cast<float>(ints(args_.positions)[token]),
                       args_.rope.factor, cos_, sin_);
-    for (std::int64_t head = 0; head < args_.q.size(1); ++head)
+    for (std::int64_t head = 0; token < args_.q.size(0) && head < args_.q.size(1); ++head)
       prepare(q_task_, args_.q, token, head, reinterpret_cast<float*>(row_at(args_.query.values, token, head)));
     if (args_.k.empty()) return;
     const std::int32_t slot = ints(args_.slots)[token];
@@ -110,6 +111,8 @@ class HeadWriter {
       const float limit = scale != 0 ? 127.0f * f32_from_bf16(scale) : INFINITY;
       notice = kernels_.encode_int8(row_, kind.width, int8_inverse(scale), limit, codes_);
       std::memcpy(page + layout.scale(head, place), &scale, sizeof scale);
+    } else if (kind.grain == KvGrain::token_block) {
+      notice = encode_blocks(kind, page + layout.scale(head, place));
     } else {
       notice = encode(kind, segment, head);
     }
@@ -132,6 +135,31 @@ class HeadWriter {
       default:
         return kernels_.encode_e4m3(row_, kind.width, scale, codes_);
     }
+  }
+
+  // A scale of its own for each block of numbers. The largest may come to lie a rounding above the largest code:
+  // nothing is clipped but infinities. A NaN is no magnitude; it becomes a NaN's code, also beside numbers too small to
+  // keep.
+  RowNotice encode_blocks(const KvSegment& kind, std::byte* scales_to) {
+    const auto encode_block = kind.elem == KvElem::e5m2 ? kernels_.encode_e5m2 : kernels_.encode_e4m3;
+    RowNotice notice;
+    for (int begin = 0; begin < kind.width; begin += kScaleBlock) {
+      const int count = std::min(kScaleBlock, kind.width - begin);
+      const float* block = row_ + begin;
+      float kept[kScaleBlock];
+      const float amax = kernels_.encode_f32(block, count, kept).amax;
+      const float scale = float8_scale(kind.elem, amax);
+      std::memcpy(scales_to + begin / kScaleBlock * 4, &scale, sizeof scale);
+      notice.amax = std::max(notice.amax, amax);
+      if (scale > 0.0f) {
+        encode_block(block, count, scale, codes_ + begin);
+        if (std::isinf(amax))
+          notice.saturated += std::count_if(block, block + count, [](float x) { return std::isinf(x); });
+      } else {
+        for (int i = 0; i < count; ++i) codes_[begin + i] = std::isnan(block[i]) ? encode8(kind.elem, block[i]) : 0;
+      }
+    }
+    return notice;
   }
 
   void put(std::byte* to, std::int64_t step, int bytes, int width) const {
@@ -157,10 +185,12 @@ void run_kv_write(ThreadPool& pool, const KvWriteArgs& args, const RowKernels& k
   if (!is_vectored(args)) return plain::kv_write(pool, args);
   const PageLayout layout = page_layout(args.kv.format, args.kv.page_size);
   check_kv_write(args, layout);
-  const std::int64_t tokens = args.q.size(0);
-  pool.run((tokens + kTokensOfPart - 1) / kTokensOfPart, [&](std::int64_t part) {
+  const std::int64_t tokens = args.k.empty() ? args.q.size(0) : args.k.size(0);
+  const std::int64_t numbers = std::max<std::int64_t>(1, args.q.size(1) * args.q.size(2));
+  const std::int64_t step = std::clamp<std::int64_t>(kQueryNumbersOfPart / numbers, 1, kTokensOfPart);
+  pool.run((tokens + step - 1) / step, [&](std::int64_t part) {
     HeadWriter writer(args, layout, kernels);
-    for (std::int64_t t = part * kTokensOfPart; t < std::min(tokens, (part + 1) * kTokensOfPart); ++t) writer.write(t);
+    for (std::int64_t t = part * step; t < std::min(tokens, (part + 1) * step); ++t) writer.write(t);
     writer.finish();
   });
 }
