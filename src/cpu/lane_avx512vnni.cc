@@ -113,21 +113,29 @@ class LaneKernel {
     store(block, row, sums);
   }
 
-  // 256 (upper codes) + (lower codes), at most 2^29. The rows take turns: each sum waits for its last product.
+  // 256 (upper codes) + (lower codes), at most 2^29. Each sum waits for its last product: upper and lower ones apart
+  // and the rows in turns are as many as the processor has on their way.
   template <int kRows>
   static void dot(const Codes& codes, const std::int8_t* x, __m512i (&sums)[kRows]) {
+    __m512i lower[kRows];
 #pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) sums[r] = _mm512_setzero_si512();
-#pragma GCC unroll 16
-    for (int i = 0; i < 2 * kQuads; ++i) {
+    for (int r = 0; r < kRows; ++r) sums[r] = lower[r] = _mm512_setzero_si512();
+#pragma GCC unroll 8
+    for (int i = 0; i < kQuads; ++i) {
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
-        if (i == kQuads) sums[r] = _mm512_slli_epi32(sums[r], 8);
-        sums[r] = _mm512_dpbusd_epi32(sums[r], codes.quads[i % kQuads], four(x + r * kLaneRowBytes + 4 * i));
+        const std::int8_t* four = x + r * kLaneRowBytes + 4 * i;
+        add_products(sums[r], codes.quads[i], four);
+        add_products(lower[r], codes.quads[i], four + kLaneGroup);
       }
     }
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) sums[r] = _mm512_add_epi32(_mm512_slli_epi32(sums[r], 8), lower[r]);
   }
-  static __m512i four(const std::int8_t* x) { return _mm512_set1_epi32(*reinterpret_cast<const std::int32_t*>(x)); }
+  // The instruction itself: g++ would put sums into other registers.
+  static void add_products(__m512i& sum, __m512i codes, const std::int8_t* four) {
+    asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(codes), "m"(*reinterpret_cast<const std::int32_t*>(four)));
+  }
 
   template <int kRows>
   void store(std::int64_t block, std::int64_t row, const __m512 (&sums)[kRows]) const {
