@@ -54,6 +54,10 @@ struct AttentionUnit {
   int page_size = 0;
   const std::int32_t* page_table = nullptr;  // of the sequence
 
+  // Where the unit that this thread probably takes next begins: its first tile's keys and values; or null.
+  const std::uint8_t* next_keys = nullptr;
+  const std::uint8_t* next_values = nullptr;
+
   float scale = 1.0f;
   float soft_cap = 0.0f;
   std::int64_t window = 0;

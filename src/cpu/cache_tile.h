@@ -66,11 +66,13 @@ class SegmentTile {
 
   // The tile at `start` is read next, as far as `last`. With many rows its bytes are asked for at once, with few rows
   // a little by each ask_next() and ask_for(). Of floats that would be more lines than the processor asks for at a
-  // time.
+  // time. Behind the unit's last tile comes the first one of the next unit.
   void look_ahead(std::int64_t start, std::int64_t last, bool few_rows) {
     ahead_bytes_ = 0;
     asked_blocks_ = 0;
     asked_ = 0;
+    if (start > last && few_rows && segment_.kind != CacheKind::f32)
+      look_at(keys_ ? unit_.next_keys : unit_.next_values);
     if (start > last || unit_.page_size < kBlockKeys || segment_.kind == CacheKind::f32) return;
     for (int i = 0; i < kTileBlocks; ++i) {
       const std::int64_t position = start + i * kBlockKeys;
@@ -90,6 +92,12 @@ class SegmentTile {
     }
     for (const std::uint8_t* block : ahead_)
       for (std::int64_t i = 0; i < kBlockKeys * token_bytes_; i += kLineBytes) __builtin_prefetch(block + i);
+  }
+
+  void look_at(const std::uint8_t* tile) {
+    if (tile == nullptr) return;
+    ahead_bytes_ = number_bytes();
+    for (int i = 0; i < kTileBlocks; ++i) ahead_[i] = tile + i * kBlockKeys * token_bytes_;
   }
 
   // Asks for what lies where numbers [first, first + count) of this tile's block i do. The second-level cache takes

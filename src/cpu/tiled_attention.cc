@@ -55,9 +55,28 @@ class AttentionRun {
   void run_all(ThreadPool& pool, const std::vector<PlannedUnit>& units, void (*run_one)(const AttentionUnit&)) const {
     const std::int64_t rows = args_.query.values.size(0);
     pool.run(std::ssize(units), [&](std::int64_t i) {
-      const PlannedUnit& unit = units[static_cast<std::size_t>(i)];
-      if (unit.first_row < rows) run_one(unit_of(unit));
+      const PlannedUnit& planned = units[static_cast<std::size_t>(i)];
+      if (planned.first_row >= rows) return;
+      AttentionUnit unit = unit_of(planned);
+      const auto next = static_cast<std::size_t>(i + pool.num_threads());
+      if (next < units.size() && units[next].first_row < rows) show_next(units[next], unit);
+      run_one(unit);
     });
+  }
+
+  // Threads take units in turns: probably this one is next.
+  void show_next(const PlannedUnit& next, AttentionUnit& unit) const {
+    const KvView& kv = args_.kv;
+    if (kv.page_size % kTileKeys != 0 || args_.rule.window > 0) return;
+    const std::int64_t first = next.first_span * kSpanKeys;
+    const std::byte* page =
+        kv.pages + kv.page_table[next.seq * std::int64_t{kv.max_pages} + first / kv.page_size] * kv.page_bytes;
+    const auto at = [&](int segment) {
+      const int place = static_cast<int>(first % kv.page_size);
+      return reinterpret_cast<const std::uint8_t*>(page + layout_.segments[segment].row(next.kv_head, place));
+    };
+    unit.next_keys = at(0);
+    unit.next_values = at(1);
   }
 
   AttentionUnit unit_of(const PlannedUnit& planned) const {
