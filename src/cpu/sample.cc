@@ -19,14 +19,21 @@ namespace {
 
 constexpr float kBanned = -std::numeric_limits<float>::infinity();
 
+// Comparisons are never true of a NaN.
 std::int32_t argmax(const float* logits, std::int64_t vocab) {
+  constexpr std::int64_t kBlock = 64;  // few have a better one, and whether they do is asked of all at once
   std::int32_t best = 0;
   float best_logit = kBanned;
-  for (std::int64_t i = 0; i < vocab; ++i)
-    if (logits[i] > best_logit) {  // never true of a NaN
-      best = static_cast<std::int32_t>(i);
-      best_logit = logits[i];
-    }
+  for (std::int64_t begin = 0; begin < vocab; begin += kBlock) {
+    const std::int64_t end = std::min(vocab, begin + kBlock);
+    int any = 0;
+    for (std::int64_t i = begin; i < end; ++i) any |= logits[i] > best_logit ? 1 : 0;
+    for (std::int64_t i = begin; any != 0 && i < end; ++i)
+      if (logits[i] > best_logit) {
+        best = static_cast<std::int32_t>(i);
+        best_logit = logits[i];
+      }
+  }
   return best;
 }
 
