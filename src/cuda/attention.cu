@@ -90,7 +90,7 @@ LatentParams latent_params_of(const AttentionArgs& args, const AttentionParams& 
 // Blocks that stay and walk over the list, so the grid is the same whatever its length.
 int decode_blocks(const RowLaunch& launch, int num_decodes, const PagePlan& plan, const AttentionParams& p) {
   const int parts = p.kv_heads * ((p.group + launch.row->tile_rows - 1) / launch.row->tile_rows);
-  return std::min(num_decodes * kMaxSplits * parts, plan.num_processors() * launch.blocks);
+  return std::min(num_decodes * launch.row->max_splits * parts, plan.num_processors() * launch.blocks);
 }
 
 int prefill_tiles(const RowLaunch& launch, const BatchView& batch, const PagePlan& plan) {

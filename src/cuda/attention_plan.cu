@@ -12,6 +12,8 @@ constexpr int kPlanThreads = 256;
 constexpr std::int32_t kLeastSplit = 2;  // pages
 constexpr float kSplitCost = 2.0f;       // what a split takes beside its pages, and more for each that is merged, in
 constexpr float kMergeCost = 0.125f;     // times of a page
+constexpr float kForever = 3e38f;
+constexpr std::int32_t kTurnsOfSplits = 4;  // of all blocks, that contexts are cut into beyond two for each sequence
 constexpr const char* kPurpose = "attention's plan";
 
 struct PlanParams {
@@ -21,8 +23,10 @@ struct PlanParams {
   std::int32_t num_decodes;
   std::int32_t group;
   std::int32_t window;
-  std::int32_t blocks;  // of decodes, at once
-  std::int32_t parts;   // blocks that a split takes: its heads
+  std::int32_t blocks;       // of decodes, at once
+  std::int32_t parts;        // blocks that a split takes: its heads
+  std::int32_t max_splits;   // of a sequence
+  std::int32_t max_decodes;  // of the list
   DecodeItem* decodes;
   std::int32_t tile_rows[kMaxTileSizes];
   PrefillItem* prefills[kMaxTileSizes];
@@ -39,35 +43,37 @@ struct SeenPages {
   }
 };
 
-__device__ std::int32_t splits_of(std::int32_t pages, std::int32_t split_pages) {
-  return min(kMaxSplits, (pages + split_pages - 1) / split_pages);
+__device__ std::int32_t splits_of(const PlanParams& p, std::int32_t pages, std::int32_t split_pages) {
+  return min(p.max_splits, (pages + split_pages - 1) / split_pages);
 }
 // The same where none of equal splits is empty.
-__device__ std::int32_t even_splits_of(std::int32_t pages, std::int32_t split_pages) {
+__device__ std::int32_t even_splits_of(const PlanParams& p, std::int32_t pages, std::int32_t split_pages) {
   if (pages == 0) return 0;
-  const std::int32_t splits = splits_of(pages, split_pages);
+  const std::int32_t splits = splits_of(p, pages, split_pages);
   const std::int32_t each = (pages + splits - 1) / splits;
   return (pages + each - 1) / each;
 }
 
 // What decodes take where a split has so many pages at most, in times of a page: blocks take their splits one after the
 // other, and beside its pages each costs as much as some, and more to merge. Short sequences are one split anyway, and
-// do not count: nor do those that pad a step.
+// do not count: nor do those that pad a step. A list that is too long takes forever.
 __device__ float time_of(const PlanParams& p, std::int32_t split_pages) {
   std::int32_t splits = 0, longest = 0;
   const float inverse = 1.0f / static_cast<float>(split_pages);
   for (std::int32_t seq = 0; seq < p.num_decodes; ++seq) {
     const std::int32_t pages = SeenPages(p.context[seq], p.window).count;
     if (pages <= kLeastSplit) continue;
-    splits += min(kMaxSplits, 1 + static_cast<std::int32_t>((static_cast<float>(pages) - 0.5f) * inverse));
+    splits += min(p.max_splits, 1 + static_cast<std::int32_t>((static_cast<float>(pages) - 0.5f) * inverse));
     longest = max(longest, pages);
   }
   if (splits == 0) return 0.0f;
+  if (splits + p.num_decodes > p.max_decodes) return kForever;
   const std::int32_t turns = (splits * p.parts + p.blocks - 1) / p.blocks;
-  const std::int32_t of_longest = splits_of(longest, split_pages);
+  const std::int32_t of_longest = splits_of(p, longest, split_pages);
   const std::int32_t pages = (longest + of_longest - 1) / of_longest;
-  return static_cast<float>(turns) * (static_cast<float>(pages) + kSplitCost) +
-         kMergeCost * static_cast<float>(of_longest);
+  const std::int32_t group = p.max_splits > kMaxSplits ? split_group(of_longest) : 1;
+  const std::int32_t merged = group == 1 ? of_longest : group + (of_longest + group - 1) / group;
+  return static_cast<float>(turns) * (static_cast<float>(pages) + kSplitCost) + kMergeCost * static_cast<float>(merged);
 }
 
 // The most pages of the thread whose time is least.
@@ -136,7 +142,7 @@ __global__ void plan_kernel(const PlanParams p) {
     const bool exists = seq < p.num_seqs;
     const std::int32_t rows = exists ? (p.query_start[seq + 1] - p.query_start[seq]) * p.group : 0;
     const SeenPages seen(exists ? p.context[seq] : 0, p.window);
-    const std::int32_t splits = seq < p.num_decodes ? even_splits_of(seen.count, split_pages) : 0;
+    const std::int32_t splits = seq < p.num_decodes ? even_splits_of(p, seen.count, split_pages) : 0;
     std::int32_t all = 0;
     const std::int32_t at = decodes + sum_before(splits, shared, all);
     decodes += all;
@@ -177,7 +183,11 @@ Result<std::unique_ptr<PagePlan>> PagePlan::create(Device& device, const Attenti
   OCTAVO_TRY(plan->launches_, ready_rows(shape, deterministic));
   for (const RowLaunch& launch : plan->launches_) {
     auto& sizes = plan->tile_rows_;
-    if (launch.row->phase != portable::Phase::prefill) continue;
+    if (launch.row->phase == portable::Phase::decode) {
+      const std::int32_t turn = (plan->num_processors_ * launch.blocks + plan->kv_heads_ - 1) / plan->kv_heads_;
+      plan->max_decodes_ = std::max(plan->max_decodes_, 2 * max_seqs + kTurnsOfSplits * turn);
+      continue;
+    }
     if (std::find(sizes.begin(), sizes.end(), launch.row->tile_rows) != sizes.end()) continue;
     const auto place = std::find(sizes.begin(), sizes.end(), 0);
     octavo::check(place != sizes.end(), "kernels of a head size have two sizes of tiles at most");
@@ -207,13 +217,13 @@ const RowLaunch& PagePlan::launch(const KvFormat& format, portable::Phase phase)
 }
 
 Status PagePlan::reserve(Device& device) {
-  const auto seqs = static_cast<std::size_t>(max_seqs_);
   const auto heads = static_cast<std::size_t>(q_heads_);
   std::size_t tiles = 0;
   for (const std::int32_t size : tile_rows_)
     tiles += static_cast<std::size_t>(max_prefills(max_tokens_, max_seqs_, size));
-  const std::size_t partials = seqs * kMaxSplits * heads;
-  OCTAVO_TRY(allocate(device, decodes_, seqs * kMaxSplits * sizeof(DecodeItem)));
+  const auto decodes = static_cast<std::size_t>(max_decodes_);
+  const std::size_t partials = decodes * heads;
+  OCTAVO_TRY(allocate(device, decodes_, decodes * sizeof(DecodeItem)));
   OCTAVO_TRY(allocate(device, prefills_, tiles * sizeof(PrefillItem)));
   OCTAVO_TRY(allocate(device, counts_, kMaxTileSizes * 2 * sizeof(std::int32_t)));
   std::size_t floats = 0;
@@ -223,7 +233,7 @@ Status PagePlan::reserve(Device& device) {
                        pieces * static_cast<std::size_t>(launch.row->piece_floats * launch.blocks)});
   OCTAVO_TRY(allocate(device, partial_, floats * sizeof(float)));
   OCTAVO_TRY(allocate(device, partial_sums_, partials * sizeof(float2)));
-  OCTAVO_TRY(allocate(device, arrivals_, (seqs * heads + 2) * sizeof(std::uint32_t)));
+  OCTAVO_TRY(allocate(device, arrivals_, (2 * partials + 2) * sizeof(std::uint32_t)));
   device.fill_zero(arrivals_.data(), arrivals_.size());
   return {};
 }
@@ -242,6 +252,8 @@ void PagePlan::make(cudaStream_t stream, const PlanAttentionArgs& args) {
                      .window = args.shape.window,
                      .blocks = num_processors_ * decode.blocks,
                      .parts = kv_heads_ * ((group + decode.row->tile_rows - 1) / decode.row->tile_rows),
+                     .max_splits = decode.row->max_splits,
+                     .max_decodes = max_decodes_,
                      .decodes = reinterpret_cast<DecodeItem*>(decodes_.data()),
                      .tile_rows = {tile_rows_[0], tile_rows_[1]},
                      .prefills = {list(0), list(1)},
@@ -257,7 +269,7 @@ PlanView PagePlan::view(const portable::KernelRow& row) const {
           .partial = reinterpret_cast<float*>(partial_.data()),
           .partial_sums = reinterpret_cast<float2*>(partial_sums_.data()),
           .arrivals = reinterpret_cast<std::uint32_t*>(arrivals_.data()),
-          .tickets = reinterpret_cast<std::uint32_t*>(arrivals_.data()) + std::size_t(max_seqs_) * q_heads_,
+          .tickets = reinterpret_cast<std::uint32_t*>(arrivals_.data()) + std::size_t(2) * max_decodes_ * q_heads_,
           .pieces = row.piece_floats > 0 ? reinterpret_cast<float*>(partial_.data()) : nullptr};
 }
 

@@ -1,10 +1,11 @@
 // PagePlan: a step's attention as lists of work in device memory, made by one small kernel from the lengths there.
 //
-// Decodes: the visible pages of a sequence are cut into at most 32 splits, of a size that keeps all processors at work
-// to the end: it depends on the whole step, and the last bits of a decode with it. Prefills: tiles of rows (token and
-// head of the group packed), the last first; a list for each size that rows of the table want, for layers of a group
-// may differ in kinds. Memory is reserved when a plan is made, for the largest step, and kernels are made ready for
-// launches there.
+// Decodes: the visible pages of a sequence are cut into at most 32 splits, or 255 of wide heads and latents, of a size
+// that keeps all processors at work to the end: it depends on the whole step, and the last bits of a decode with it.
+// Memory for partial results is that of a few splits for each processor, not of the most for each sequence. Prefills:
+// tiles of rows (token and head of the group packed), the last first; a list for each size that rows of the table want,
+// for layers of a group may differ in kinds. Memory is reserved when a plan is made, for the largest step, and kernels
+// are made ready for launches there.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -47,6 +48,7 @@ class PagePlan final : public AttentionPlan {
   std::int32_t width_;
   std::int32_t max_seqs_;
   std::int32_t max_tokens_;
+  std::int32_t max_decodes_ = 0;                         // splits of all decodes
   std::array<std::int32_t, kMaxTileSizes> tile_rows_{};  // of each list; 0: none
   std::int32_t num_processors_ = 0;
   std::vector<RowLaunch> launches_;

@@ -198,6 +198,17 @@ TEST(Attention, WideHeads) {
     }
 }
 
+// Contexts that a device cuts into more splits than are merged at once.
+TEST(Attention, WideHeadsOverLongContexts) {
+  for (const KvElem elem : {KvElem::bf16, KvElem::e4m3, KvElem::int8}) {
+    Case c{.key = elem, .value = elem, .width = 512, .value_width = 512, .kv_heads = 1, .group = 3, .page_size = 64};
+    for (const std::int32_t context : {1500, 8400}) {
+      c.sequences = {{context, 1}, {70, 1}};
+      run(c);
+    }
+  }
+}
+
 // Runs the first sequence of `whole`, cut off at cut.context, between two others, and expects the bits of its rows in
 // `want`.
 void expect_same_bits(Path& path, const Case& whole, const Numbers& n, const Sequence& cut,

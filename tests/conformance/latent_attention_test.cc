@@ -165,6 +165,7 @@ TEST(LatentAttention, LongContextsAndManyHeads) {
       {.latent = 512, .rope = 64, .heads = 1, .tokens = 70, .rows = 14, .page_size = 16},
       {.latent = 48, .rope = 32, .heads = 3, .tokens = 300, .rows = 13, .page_size = 8},
       {.latent = 40, .rope = 24, .heads = 2, .tokens = 70, .rows = 5, .page_size = 16},
+      {.latent = 64, .rope = 16, .heads = 2, .tokens = 8400, .rows = 1, .page_size = 64},
   };
   for (const LatentSizes& sizes : cases)
     for (const auto& [latent, rope] : kLatentKinds) expect_latent_attention(sizes, format_of(sizes, latent, rope));

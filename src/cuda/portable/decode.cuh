@@ -4,7 +4,7 @@
 #pragma once
 
 #include "cuda/portable/page_ring.cuh"
-#include "cuda/portable/warp_rows.cuh"
+#include "cuda/portable/split_merge.cuh"
 
 namespace octavo::cuda::portable {
 
@@ -52,28 +52,6 @@ class DecodeMerge {
   int rows_;
 };
 
-// Where one block's work goes. A decode's row is its sequence's number: they come first.
-struct DecodeTile {
-  DecodeItem item;
-  int part, kv_head, first_head, rows;
-
-  __device__ static int row_tiles(const AttentionParams& p) { return (p.group + kDecodeRows - 1) / kDecodeRows; }
-
-  __device__ DecodeTile(const AttentionParams& p, int work) {
-    const int row_tiles = DecodeTile::row_tiles(p), parts = p.kv_heads * row_tiles;
-    item = p.plan.decodes[work / parts];
-    part = work % parts;
-    kv_head = part / row_tiles;
-    const int first_row = part % row_tiles * kDecodeRows;
-    first_head = kv_head * p.group + first_row;
-    rows = min(kDecodeRows, p.group - first_row);
-  }
-};
-
-__device__ inline float sink_weight(const AttentionParams& p, int head, float maximum, float weight_bits) {
-  return p.sinks == nullptr ? 0.0f : power_of_two(p.sinks[head] * kLog2e - maximum + weight_bits);
-}
-
 template <class Rows, int kWidth>
 __device__ void store_warp(const Rows& rows, int num_rows, const DecodeMerge<kWidth>& merge) {
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
@@ -114,68 +92,10 @@ __device__ void merge_warps(const AttentionParams& p, const DecodeTile& tile, co
           __float2bfloat16(sum * value_scale / weight);
       continue;
     }
-    const std::int64_t at = (std::int64_t{tile.item.seq} * kMaxSplits + tile.item.split) * p.q_heads + head;
+    const std::int64_t at = std::int64_t{tile.place(p)} * p.q_heads + head;
     p.plan.partial[at * kWidth + d] = sum;
     if (d == 0) p.plan.partial_sums[at] = make_float2(maximum, weight);
   }
-}
-
-// A warp of kWarps a row: lanes take a split each for the maxima, then some numbers each over all splits.
-template <int kWidth, int kWarps>
-__device__ void merge_splits(const AttentionParams& p, const DecodeTile& tile, float weight_bits) {
-  static_assert(kMaxSplits == 32);
-  const float value_scale = p.value_scales != nullptr ? p.value_scales[tile.kv_head] : 1.0f;
-  const int lane = threadIdx.x % 32;
-  for (int row = threadIdx.x / 32; row < tile.rows; row += kWarps) {
-    const int head = tile.first_head + row;
-    const std::int64_t first = std::int64_t{tile.item.seq} * kMaxSplits * p.q_heads + head;
-    float2 of_split = make_float2(minus_infinity(), 0.0f);
-    if (lane < tile.item.splits) of_split = __ldcg(&p.plan.partial_sums[first + std::int64_t{lane} * p.q_heads]);
-    float maximum = of_split.x;
-    for (int step = 16; step > 0; step /= 2) maximum = fmaxf(maximum, __shfl_xor_sync(~0u, maximum, step));
-    const float factor = power_of_two(of_split.x - maximum);
-    float weight = factor * of_split.y;
-    for (int step = 16; step > 0; step /= 2) weight += __shfl_xor_sync(~0u, weight, step);
-    weight += sink_weight(p, head, maximum, weight_bits);
-    float sums[kWidth / 32] = {};
-#pragma unroll 4
-    for (int split = 0; split < tile.item.splits; ++split) {
-      const float2* from =
-          reinterpret_cast<const float2*>(p.plan.partial + (first + std::int64_t{split} * p.q_heads) * kWidth);
-      const float of_all = __shfl_sync(~0u, factor, split);
-#pragma unroll
-      for (int i = 0; i < kWidth / 64; ++i) {
-        const float2 two = __ldcg(from + 32 * i + lane);
-        sums[2 * i] += of_all * two.x;
-        sums[2 * i + 1] += of_all * two.y;
-      }
-    }
-    auto* to = reinterpret_cast<__nv_bfloat162*>(p.out + tile.item.seq * p.out_token_stride + head * p.out_head_stride);
-    const float back = value_scale / weight;
-#pragma unroll
-    for (int i = 0; i < kWidth / 64; ++i)
-      if (2 * (32 * i + lane) < p.layout.width)
-        to[32 * i + lane] = __floats2bfloat162_rn(sums[2 * i] * back, sums[2 * i + 1] * back);
-  }
-}
-
-__device__ inline std::uint32_t count_up(std::uint32_t* counter) {
-  std::uint32_t before;
-  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
-  return before;
-}
-
-// Whether this block is the last of its sequence, head and tile; the counter is zero again afterwards. The barrier
-// gathers the block's writes, so one thread's release and acquire speak for all.
-__device__ inline bool arrived_last(std::uint32_t* counter, int splits) {
-  __shared__ bool last;
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    last = count_up(counter) + 1 == static_cast<std::uint32_t>(splits);
-    if (last) *counter = 0;
-  }
-  __syncthreads();
-  return last;
 }
 
 // Reads one split's pages; `between` is called once, when the first page has arrived.
@@ -211,7 +131,7 @@ __global__ void __launch_bounds__(kDecodeThreads, decode_blocks(kWidth))
   using Ring = PageRing<kWidth, kKey, kValue, decode_stages<kWidth, kKey, kValue>(), kPages, kDecodeThreads>;
   extern __shared__ __align__(128) std::byte shared[];
   std::byte* const behind_ring = shared + decode_ring_bytes<kWidth, kKey, kValue>();
-  const int parts = p.kv_heads * DecodeTile::row_tiles(p);
+  const int parts = DecodeTile::parts(p);
   DecodeTile tile(p, blockIdx.x);  // some item, also beyond the list's end
   const int total = p.plan.counts[0] * parts;
   if (static_cast<int>(blockIdx.x) >= total) return;
@@ -235,8 +155,8 @@ __global__ void __launch_bounds__(kDecodeThreads, decode_blocks(kWidth))
     __syncthreads();
     merge_warps<kWidth>(p, tile, merge, Rows::kWeightBits);
     if (tile.item.splits > 1 &&
-        arrived_last(p.plan.arrivals + (std::int64_t{tile.item.seq} * parts + tile.part), tile.item.splits))
-      merge_splits<kWidth, kDecodeWarps>(p, tile, Rows::kWeightBits);
+        arrived_last(p.plan.arrivals + (std::int64_t{tile.item.seq} * parts + tile.work % parts), tile.item.splits))
+      merge_splits<kWidth, kDecodeWarps>(p, tile, Partials::of_splits(p, tile), Rows::kWeightBits);
     __syncthreads();  // queries take the place of what was merged
     tile = next;
   }

@@ -15,6 +15,7 @@ constexpr LatentRow latent_row(const char* name, Phase phase) {
                   .tile_rows = decodes ? kDecodeRows : kWideTileRows,
                   .threads = kWideThreads,
                   .shared_bytes = decodes ? LatentShared<kDecodeRows>::kBytes : LatentShared<kWideTileRows>::kBytes,
+                  .max_splits = kMaxWideSplits,
                   .kernel = nullptr},
           .kernel = decodes ? latent_decode_kernel<kElem> : latent_prefill_kernel<kElem>};
 }

@@ -57,6 +57,7 @@ struct KernelRow {
   std::int32_t shared_bytes;
   std::int32_t shared_bytes_a_row = 0;     // more for each row of a decode's tile,
   std::int32_t shared_bytes_at_least = 0;  // and so much at least
+  std::int32_t max_splits = kMaxSplits;    // of a decode
   bool stays = false;                      // blocks of a prefill walk over the list of tiles
   std::int32_t piece_floats = 0;           // that such a block leaves of a piece of a tile's pages
   bool products_in_8_bits = false;

@@ -15,6 +15,44 @@ __device__ inline float2 two_scales(const std::byte* scales, int token) {
   return make_float2(__uint_as_float(two << 16), __uint_as_float(two & 0xFFFF0000u));
 }
 
+// Four numbers of a row that a lane's products of a step want: neighbours beside K in 8 bits, else two and two.
+template <bool kInBytes>
+__device__ uint2 query_numbers(const __nv_bfloat16* step) {
+  const int c = threadIdx.x % 4;
+  if constexpr (kInBytes) return *reinterpret_cast<const uint2*>(step + 4 * c);
+  return make_uint2(*reinterpret_cast<const std::uint32_t*>(step + 2 * c),
+                    *reinterpret_cast<const std::uint32_t*>(step + 2 * c + 8));
+}
+
+// By a power of two a row, the largest number of the four lanes brought near 2^kBits and rounded. of_row: what that
+// multiplied products with, inverted.
+template <Operand kTo, int kBits, int kSteps>
+__device__ void scale_query(std::uint32_t (&query)[kSteps][4], float (&of_row)[2]) {
+#pragma unroll
+  for (int row = 0; row < 2; ++row) {
+    std::uint32_t most = 0;
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const std::uint32_t two = query[step][row + 2 * half];
+        most = max(most, max(two << 16 & 0x7FFF0000u, two & 0x7FFF0000u));
+      }
+    most = max(most, __shfl_xor_sync(~0u, most, 1));
+    most = max(most, __shfl_xor_sync(~0u, most, 2));
+    const int exponent = min(254 - 1, max(1, 254 + kBits - static_cast<int>(most >> 23)));
+    const float factor = __int_as_float(exponent << 23);
+    of_row[row] = __int_as_float((254 - exponent) << 23);
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        std::uint32_t& two = query[step][row + 2 * half];
+        two = packed<kTo>(__uint_as_float(two << 16) * factor, __uint_as_float(two & 0xFFFF0000u) * factor);
+      }
+  }
+}
+
 template <class Image, int kWidth, KvElem kKey, int kTiles, bool kShared>
 class QueryRows {
  public:
@@ -37,14 +75,19 @@ class QueryRows {
       for (int step = 0; step < kSteps; ++step)
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
-          const uint2 four = load_query(rows[row], step, width);
+          const bool there = rows[row] != nullptr && 16 * step < width;
+          const uint2 four = there ? query_numbers<kKeyInBytes>(rows[row] + 16 * step) : make_uint2(0, 0);
           query[step][row] = four.x;
           query[step][row + 2] = four.y;
         }
       float(&factor)[2] = factor_[tile];
       factor[0] = factor[1] = 1.0f;
-      if constexpr (kKeyOperand == Operand::f16) scale_query(query, factor);
-      if constexpr (kKeyAsCodes) halve_query(query);
+      if constexpr (kKeyAsCodes) {  // left as they are, in bfloat16
+        scale_query<Operand::bf16, 6>(query, factor);
+        halve_query(query);
+      } else if constexpr (kKeyInBytes) {
+        scale_query<Operand::f16, 14>(query, factor);
+      }
       for (float& x : factor) x = fmaxf(x * scale, 1e-37f);  // a mask of minus infinity stays one
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
@@ -76,44 +119,6 @@ class QueryRows {
   __device__ float factor(int tile, int row) const { return factor_[tile][row]; }
 
  private:
-  __device__ static uint2 load_query(const __nv_bfloat16* row, int step, int width) {
-    const int c = threadIdx.x % 4;
-    if (row == nullptr || 16 * step >= width) return make_uint2(0, 0);
-    if constexpr (kKeyInBytes) return *reinterpret_cast<const uint2*>(row + 16 * step + 4 * c);
-    return make_uint2(*reinterpret_cast<const std::uint32_t*>(row + 16 * step + 2 * c),
-                      *reinterpret_cast<const std::uint32_t*>(row + 16 * step + 2 * c + 8));
-  }
-
-  // By a power of two a row, the largest number brought near 2^14 and rounded to float16: or, beside codes of int8,
-  // near 2^6 and left as it is.
-  __device__ static void scale_query(std::uint32_t (&query)[kSteps][4], float (&of_row)[2]) {
-    constexpr int kBits = kKeyAsCodes ? 6 : 14;
-#pragma unroll
-    for (int row = 0; row < 2; ++row) {
-      std::uint32_t most = 0;
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step)
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const std::uint32_t two = query[step][row + 2 * half];
-          most = max(most, max(two << 16 & 0x7FFF0000u, two & 0x7FFF0000u));
-        }
-      most = max(most, __shfl_xor_sync(~0u, most, 1));
-      most = max(most, __shfl_xor_sync(~0u, most, 2));
-      const int exponent = min(254 - 1, max(1, 254 + kBits - static_cast<int>(most >> 23)));
-      const float factor = __int_as_float(exponent << 23);
-      of_row[row] = __int_as_float((254 - exponent) << 23);
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step)
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          std::uint32_t& two = query[step][row + 2 * half];
-          const float low = __uint_as_float(two << 16) * factor, high = __uint_as_float(two & 0xFFFF0000u) * factor;
-          two = packed < kKeyAsCodes ? Operand::bf16 : Operand::f16 > (low, high);
-        }
-    }
-  }
-
   // Numbers below 128 become a whole part and 256ths of what is left, both of 8 bits: of a pair of steps the first has
   // the whole parts then, as an operand of 32 numbers, and the second the rest.
   __device__ static void halve_query(std::uint32_t (&query)[kSteps][4]) {

@@ -15,6 +15,7 @@ constexpr KernelRow wide_decode_row(const char* name) {
           .tile_rows = kDecodeRows,
           .threads = kWideThreads,
           .shared_bytes = WideShared<kWidth, kKey, kValue, kDecodeRows>::kBytes,
+          .max_splits = kMaxWideSplits,
           .kernel = wide_decode_kernel<kWidth, kKey, kValue>};
 }
 

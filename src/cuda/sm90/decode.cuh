@@ -18,21 +18,23 @@ using portable::AttentionParams;
 // Where one block's work goes. A decode's row is its sequence's number: they come first.
 struct DecodeTask {
   DecodeItem item;
-  int part, kv_head, first_head, rows;
+  int work;  // a part of an item: the list's, times the parts of each
+  int kv_head, first_head, rows;
 
   __device__ static int parts(const AttentionParams& p) {
     return p.kv_heads * ((p.group + kDecodeHeads - 1) / kDecodeHeads);
   }
 
-  __device__ DecodeTask(const AttentionParams& p, int work) {
+  __device__ DecodeTask(const AttentionParams& p, int at) : work(at) {
     const int of_head = (p.group + kDecodeHeads - 1) / kDecodeHeads;
-    item = p.plan.decodes[work / DecodeTask::parts(p)];
-    part = work % DecodeTask::parts(p);
+    const int part = work % DecodeTask::parts(p);
+    item = p.plan.decodes[place(p)];
     kv_head = part / of_head;
     const int first_row = part % of_head * kDecodeHeads;
     first_head = kv_head * p.group + first_row;
     rows = min(kDecodeHeads, p.group - first_row);
   }
+  __device__ int place(const AttentionParams& p) const { return work / DecodeTask::parts(p); }
 };
 
 // The ring of places, of a page or two each. The n-th place that a block fills goes to warpgroup n % 2, and so does its
@@ -224,7 +226,7 @@ __device__ void finish_split(const AttentionParams& p, const DecodeTask& task, D
           to[64 * part + 8 * half] = __float2bfloat16(rows.sums[part][2 * half + i] * back);
       continue;
     }
-    const std::int64_t at = (std::int64_t{task.item.seq} * kMaxSplits + task.item.split) * p.q_heads + head;
+    const std::int64_t at = std::int64_t{task.place(p)} * p.q_heads + head;
     float* to = p.plan.partial + at * Shape::kWidth + 16 * warp + g;
 #pragma unroll
     for (int part = 0; part < DecodeSums<Shape>::kParts; ++part)
@@ -254,7 +256,7 @@ __device__ void merge_splits(const AttentionParams& p, const DecodeTask& task) {
   const int lane = threadIdx.x % 32, splits = task.item.splits;
   for (int row = threadIdx.x / 32 % 4; row < task.rows; row += 4) {
     const int head = task.first_head + row;
-    const std::int64_t first = std::int64_t{task.item.seq} * kMaxSplits * p.q_heads + head;
+    const std::int64_t first = std::int64_t{task.place(p) - task.item.split} * p.q_heads + head;
     float2 of_split = make_float2(minus_infinity(), 0.0f);
     if (lane < splits) of_split = __ldcg(&p.plan.partial_sums[first + std::int64_t{lane} * p.q_heads]);
     float maximum = of_split.x;
@@ -340,7 +342,7 @@ __device__ void take_splits(const AttentionParams& p, const DecodePipe<Shape>& p
     if (place == 0) {
       finish_split<Shape>(p, task, rows, shared);
       if (task.item.splits > 1 &&
-          last_split(p.plan.arrivals + (std::int64_t{task.item.seq} * parts + task.part), task.item.splits,
+          last_split(p.plan.arrivals + (std::int64_t{task.item.seq} * parts + task.work % parts), task.item.splits,
                      1 + warpgroup, reinterpret_cast<int*>(shared + Shape::kLast)))
         merge_splits<Shape>(p, task);
     }
