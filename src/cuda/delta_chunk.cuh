@@ -9,6 +9,7 @@
 
 #include "cuda/delta_rule.cuh"
 #include "cuda/portable/mma.cuh"
+#include "cuda/shared_address.cuh"
 
 namespace octavo::cuda {
 
@@ -46,9 +47,6 @@ struct DeltaChunk {
 template <int kWidth>
 __device__ inline int turned(int row, int piece) {
   return row * kWidth + (piece ^ row % 8) * 8;
-}
-__device__ inline std::uint32_t shared_address(const void* x) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(x));
 }
 
 // Barriers by number, 0 is __syncthreads'.

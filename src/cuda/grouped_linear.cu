@@ -13,6 +13,27 @@ namespace {
 constexpr int kGroupedThreads = 256;
 constexpr int kGroupedWarps = kGroupedThreads / 32;
 
+// e2m1 numbers have the powers of two of e8m0 where others have f32.
+PartView expert_view_of(const WeightPart& part) {
+  if (part.values.dtype() != DType::e2m1) return view_of(part);
+  octavo::check(part.scale.dtype() == DType::e8m0 && part.block_rows == 1, "e2m1 numbers have a scale for each 32");
+  WeightPart plain = part;
+  plain.grain = ScaleGrain::none;
+  PartView view = view_of(plain);
+  view.grain = ScaleGrain::block;
+  view.scale = reinterpret_cast<const float*>(part.scale.raw());
+  view.scale_stride = part.scale.stride(0);
+  view.block_rows = part.block_rows;
+  view.block_cols = part.block_cols;
+  return view;
+}
+
+__device__ float expert_scale_at(const PartView& part, std::int64_t row, std::int64_t column) {
+  if (part.dtype != DType::e2m1) return part.scale_at(row, column);
+  return f32_from_e8m0(
+      reinterpret_cast<const std::uint8_t*>(part.scale)[row * part.scale_stride + column / part.block_cols]);
+}
+
 template <class T>
 __device__ float product(const PartView& expert, std::int64_t row, const T* x) {
   float sum = 0.0f;

@@ -5,6 +5,7 @@
 
 #include "cuda/early_start.cuh"
 #include "cuda/portable/mma.cuh"
+#include "cuda/shared_address.cuh"
 #include "cuda/weight_piece.cuh"
 
 namespace octavo::cuda {
@@ -171,8 +172,8 @@ __global__ void __launch_bounds__(32 * kManyWarps, kDtype == DType::f32 ? 2 : 3)
 #pragma unroll
     for (int i = 0; i < kCopied; ++i)
       portable::copy_async(
-          static_cast<std::uint32_t>(__cvta_generic_to_shared(
-              &staged[stage % kStages][chunk_at(thread / kStageChunks + i * kCopyStep, thread % kStageChunks)])),
+          shared_address(
+              &staged[stage % kStages][chunk_at(thread / kStageChunks + i * kCopyStep, thread % kStageChunks)]),
           from[i] + 64 * stage);
   };
   WeightPiece<kDtype> next[kWarpTiles][2];

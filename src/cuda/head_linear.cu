@@ -4,6 +4,7 @@
 #include "cuda/check.h"
 #include "cuda/head_linear.h"
 #include "cuda/portable/mma.cuh"
+#include "cuda/shared_address.cuh"
 #include "cuda/weight_numbers.cuh"
 
 namespace octavo::cuda {
@@ -160,7 +161,7 @@ class HeadTile {
   // A warp has 16 columns.
   __device__ void multiply() {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, r = lane % 8, m = lane / 8;
-    const auto inputs = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared_));
+    const std::uint32_t inputs = shared_address(shared_);
     const std::uint32_t weights = inputs + kWeightAt;
 #pragma unroll
     for (int step = 0; step < kSide / 16; ++step) {

@@ -52,13 +52,14 @@ Prompt make_prompt(std::int64_t tokens, std::int64_t width, std::int32_t page_si
   return prompt;
 }
 
-struct Written {
+struct StoredPrompt {
   std::vector<std::byte> pages;
   std::vector<float> queries;
   KvCounters counters;
 };
 
-Written write(Path& path, const KvFormat& format, const Prompt& prompt, std::int32_t page_size, std::int64_t at_once) {
+StoredPrompt write(Path& path, const KvFormat& format, const Prompt& prompt, std::int32_t page_size,
+                   std::int64_t at_once) {
   Arena arena(path.backend->device());
   const std::int64_t w = prompt.width, tokens = prompt.tokens;
   const auto pages = static_cast<int>((kFirstSlot + tokens) / page_size + 2);
@@ -108,8 +109,8 @@ void run(KvElem key, KvElem value, int width) {
   for_each_path([&](Path& path) {
     const std::int32_t page_size = path.processor ? 16 : 64;
     const Prompt prompt = make_prompt(path.processor ? 44 : 1030, width, page_size);
-    const Written together = write(path, format, prompt, page_size, prompt.tokens);
-    const Written apart = write(path, format, prompt, page_size, kFew);
+    const StoredPrompt together = write(path, format, prompt, page_size, prompt.tokens);
+    const StoredPrompt apart = write(path, format, prompt, page_size, kFew);
     const std::string what = describe(format) + " of width " + std::to_string(width);
     EXPECT_TRUE(together.pages == apart.pages) << what;
     EXPECT_TRUE(together.queries == apart.queries) << what;

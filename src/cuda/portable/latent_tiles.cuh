@@ -5,6 +5,7 @@
 
 #include "cuda/portable/latent_params.h"
 #include "cuda/portable/wide_tiles.cuh"
+#include "cuda/shared_address.cuh"
 
 namespace octavo::cuda::portable {
 
@@ -112,7 +113,7 @@ class LatentTiles {
   __device__ LatentLane rope() const {
     return {p_.layout.rope, kLatentImage, warp() + kWideWarps * (lane() / 8), lane() % 8 * 8};
   }
-  __device__ std::uint32_t address() const { return static_cast<std::uint32_t>(__cvta_generic_to_shared(shared_)); }
+  __device__ std::uint32_t address() const { return shared_address(shared_); }
 
   // Two pieces of a token, halves of the image apart.
   __device__ void ask_latents(const std::byte* page, int place, int there, int stage) const {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "cuda/portable/page_image.cuh"
+#include "cuda/shared_address.cuh"
 
 namespace octavo::cuda::portable {
 
@@ -18,7 +19,7 @@ class PageRing {
 
   // No barrier stands between this and the first wait(): what is cleared is read behind it.
   __device__ PageRing(const AttentionParams& p, std::byte* shared)
-      : p_(p), shared_(shared), to_(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))) {
+      : p_(p), shared_(shared), to_(shared_address(shared)) {
     if (!p.layout.in_pieces) return;
     for (int i = 0; i < kStages * kPages; ++i)
       clear_padding<kThreads>(shared + i * kBytes, Image::kKeyRow, p.layout.width * elem_bytes(kKey));

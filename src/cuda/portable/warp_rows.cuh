@@ -7,6 +7,7 @@
 #pragma once
 
 #include "cuda/portable/query_rows.cuh"
+#include "cuda/shared_address.cuh"
 
 namespace octavo::cuda::portable {
 
@@ -69,7 +70,7 @@ class WarpRows {
   // seen(tile, i) tells as an int2.
   template <int kBlocks, class Seen>
   __device__ void take(const std::byte* page, int place, bool masked, const Seen& seen) {
-    const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(page));
+    const std::uint32_t address = shared_address(page);
     float scores[kTiles][kBlocks][4];
     queries_.template multiply<kBlocks>(page, address, place, scores);
     if (masked || soft_cap_ > 0.0f) {

@@ -7,6 +7,7 @@
 
 #include "cuda/portable/warp_rows.cuh"
 #include "cuda/portable/wide_queries.cuh"
+#include "cuda/shared_address.cuh"
 
 namespace octavo::cuda::portable {
 
@@ -41,7 +42,7 @@ class WideBlock {
   Queries queries;
 
   __device__ explicit WideBlock(std::byte* shared)
-      : queries(shared), shared_(shared), address_(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))) {
+      : queries(shared), shared_(shared), address_(shared_address(shared)) {
     mine.row = threadIdx.x / kSharers;
     mine.maximum = minus_infinity();
     mine.unit = kValue == KvElem::int8 ? 0x1p-100f : 1.0f;

@@ -5,6 +5,7 @@
 
 #include "cuda/portable/query_rows.cuh"
 #include "cuda/portable/wide_tiles.cuh"
+#include "cuda/shared_address.cuh"
 
 namespace octavo::cuda::portable {
 
@@ -104,7 +105,7 @@ class SharedQueries {
   static_assert(Shared::kTokens == 32 && Shared::kParts == 1);
 
   __device__ explicit SharedQueries(std::byte* shared)
-      : shared_(shared + Shared::kQueries), address_(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared_))) {}
+      : shared_(shared + Shared::kQueries), address_(shared_address(shared_)) {}
 
   // This thread's row, or null; place_of as above. What its products are multiplied with to be those of its numbers.
   template <class PlaceOf>

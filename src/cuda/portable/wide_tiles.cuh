@@ -4,6 +4,7 @@
 #pragma once
 
 #include "cuda/portable/page_image.cuh"
+#include "cuda/shared_address.cuh"
 
 namespace octavo::cuda::portable {
 
@@ -100,7 +101,7 @@ class WideTiles {
 
   __device__ WideTiles(const AttentionParams& p, std::byte* shared, int seq, int kv_head, int first_page, int num_pages)
       : p_(p),
-        to_(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))),
+        to_(shared_address(shared)),
         table_(static_cast<std::int32_t>(std::int64_t{seq} * p.max_pages + first_page)),
         kv_head_(kv_head),
         num_tiles_(num_pages * kTilesAPage) {

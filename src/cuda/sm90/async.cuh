@@ -8,11 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace octavo::cuda::sm90 {
+#include "cuda/shared_address.cuh"
 
-__device__ __forceinline__ std::uint32_t shared_address(const void* p) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
-}
+namespace octavo::cuda::sm90 {
 
 // What lies there; made where it is used, so that no loop keeps a pointer's two registers.
 template <class T>
